@@ -1,4 +1,7 @@
-"""Random objects of resource.k8s.io: whole ones, changed in a few places."""
+"""Random objects of resource.k8s.io: whole ones, changed in a few places.
+
+They have the fields of all minors; a server leaves out those that its minor does not know.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,10 @@ _EXACTLY: Final = {
     "adminAccess": False,
     "tolerations": _TOLERATIONS,
     "capacity": {"requests": {"memory": "1Gi", "example.com/slots": "2"}},
+    "derivedAttributes": [
+        {"name": "example.com/numa", "expression": "device.driver"},
+        {"name": "example.com/index", "expression": "device.driver == 'x'"},
+    ],
 }
 _ALTERNATIVE: Final = {name: value for name, value in _EXACTLY.items() if name != "adminAccess"}
 _CLAIM: Final = {
@@ -61,6 +68,7 @@ _STATUS: Final = {
                     "bindingFailureConditions": ["example.com/failed"],
                     "shareID": _SHARE,
                     "consumedCapacity": {"memory": "1Gi"},
+                    "skipNodeOperations": ["NodePrepareResources", "NodeUnprepareResources"],
                 },
                 {**_RESULT, "request": "any/first", "device": "gpu-1"},
             ],
@@ -112,17 +120,39 @@ _DEVICE: Final = {
         },
     },
     "taints": [{"key": "example.com/x", "value": "x", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}],
-    "consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "10Gi"}}}],
+    "consumesCounters": [
+        {"counterSet": "gpu-0", "counters": {"memory": {"value": "10Gi"}}, "compatibilityGroups": ["a", "b"]}
+    ],
+    "nodeAllocatableResourceMappings": {
+        "cpu": {"capacityKey": "slots", "allocationMultiplier": "2"},
+        "memory": {"capacityKey": "memory"},
+        "kubernetes.io/x": {"allocationMultiplier": "1"},
+    },
+    "nodeAllocatableResources": {
+        "cpu": {"mapping": {"capacityKey": "slots", "capacityMultiplier": "2"}},
+        "memory": {"mapping": {"deviceMultiplier": "1Gi"}, "overhead": {"perPod": "1Mi", "perContainer": "2Mi"}},
+    },
     "allowMultipleAllocations": True,
     "bindsToNode": True,
     "bindingConditions": ["example.com/ready"],
     "bindingFailureConditions": ["example.com/failed"],
 }
-_SLICE: Final = {
+_LISTS: Final = {
+    "flags": {"bools": [True, False]},
+    "numbers": {"ints": [1, 2]},
+    "names": {"strings": ["a", "b"]},
+    "example.com/versions": {"versions": ["1.0.0", "2.0.0-a"]},
+}
+_POOL: Final = {
     "driver": "gpu.example.com",
     "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
-    "sharedCounters": [{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "slices": {"value": "7"}}}],
+    "partitionTypeAttribute": "gpu.example.com/model",
+    "skipNodeOperations": ["NodePrepareResources", "NodeUnprepareResources"],
 }
+_COUNTERS: Final = {
+    "sharedCounters": [{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "slices": {"value": "7"}}}]
+}
+_SLICE: Final = {**_POOL, **_COUNTERS}
 _NAME: Final = {"name": "one", "namespace": "default"}
 
 WHOLE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
@@ -146,8 +176,13 @@ WHOLE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeName": "node-1", "devices": [_DEVICE]}},
         {
             "metadata": {"name": "one"},
+            "spec": {**_POOL, "nodeName": "node-1", "devices": [_DEVICE, {"name": "b", "attributes": _LISTS}]},
+        },
+        {"metadata": {"name": "one"}, "spec": {**_POOL, "nodeName": "node-1", "devices": [_DEVICE]}},
+        {
+            "metadata": {"name": "one"},
             "spec": {
-                **_SLICE,
+                **_POOL,
                 "perDeviceNodeSelection": True,
                 "devices": [
                     {**_DEVICE, "nodeSelector": _NODES},
@@ -156,7 +191,8 @@ WHOLE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
                 ],
             },
         },
-        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES, "allNodes": False}},
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES}},
+        {"metadata": {"name": "one"}, "spec": {**_COUNTERS, **_POOL, "partitionTypeAttribute": None, "allNodes": True}},
     ],
 }
 """Kind -> objects that have all fields between them."""
@@ -187,7 +223,16 @@ WHOLE_V1BETA1: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
         {
             "metadata": {"name": "one"},
             "spec": {
-                **_SLICE,
+                **_POOL,
+                "nodeName": "node-1",
+                "devices": [_BASIC, {"name": "b", "basic": {"attributes": _LISTS}}],
+            },
+        },
+        {"metadata": {"name": "one"}, "spec": {**_POOL, "nodeName": "node-1", "devices": [_BASIC]}},
+        {
+            "metadata": {"name": "one"},
+            "spec": {
+                **_POOL,
                 "perDeviceNodeSelection": True,
                 "devices": [
                     {"name": "gpu-0", "basic": {**_FEATURES, "nodeSelector": _NODES}},
@@ -197,7 +242,8 @@ WHOLE_V1BETA1: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
                 ],
             },
         },
-        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES, "allNodes": False}},
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES}},
+        {"metadata": {"name": "one"}, "spec": {**_COUNTERS, **_POOL, "partitionTypeAttribute": None, "allNodes": True}},
     ],
 }
 """The same in v1beta1."""
@@ -206,14 +252,27 @@ _TEXTS: Final = (
     *("", "x", "other", "Upper", "with.dots", "-bad", "a/b", "a/b/c", "x" * 33, "x" * 64, "x" * 254, "é", "01.2.3"),
     *("example.com/x", "/x", "example.com/", "gpu", "gpu/first", "any/first", "any/none", "All", "ExactCount", "Equal"),
     *("NoSchedule", "FromClass", "True", "10.0.0.1/24", "10.0.00.1/24", "::ffff:10.0.0.1/120", "FD00::1/64", "1.1.1.1"),
-    *(_SHARE, _SHARE.upper(), f"urn:uuid:{_SHARE}", "requests.example.com/x", "gpu-1", "node-1/a"),
+    *(_SHARE, _SHARE.upper(), f"urn:uuid:{_SHARE}", "requests.example.com/x", "gpu-1", "node-1/a", "None", "memory"),
+    *(
+        "example.com/numa",
+        "gpu.example.com/index",
+        "*",
+        "NodePrepareResources",
+        "NodeUnprepareResources",
+        "hugepages-x",
+    ),
 )
 _NUMBERS: Final = (0, -1, 1, 2, 33)
-_QUANTITIES: Final = ("0", "1", "2", "3", "5", "80Gi", "1500m", "100", "1e3")
-_QUANTITY: Final = re.compile(r"\d+(\.\d+)?(Gi|m|e3)?")
+_QUANTITIES: Final = ("0", "1", "2", "3", "5", "80Gi", "1500m", "100", "1e3", "-1", "500m", "100u")
+_QUANTITY: Final = re.compile(r"-?\d+(\.\d+)?(Gi|Mi|m|u|e3)?")
 _TIMES_MORE: Final = (1, 4, 16, 40)
 _UNTOUCHED: Final = ("cel", "expression", "timeAdded", "lastTransitionTime", "allocationTimestamp")
-_MAPS: Final = ("attributes", "capacity", "counters", "labels", "annotations", "consumedCapacity")
+_NEVER_EMPTY: Final = ("devices", "sharedCounters", "bools", "ints", "strings", "versions")
+"""Lists that a real server refuses where they are empty, not where they are left out; ours tells these not apart."""
+_MAPS: Final = (
+    *("attributes", "capacity", "counters", "labels", "annotations", "consumedCapacity"),
+    *("nodeAllocatableResourceMappings", "nodeAllocatableResources"),
+)
 
 
 class Change(NamedTuple):
@@ -226,7 +285,7 @@ class Change(NamedTuple):
 
 changes = st.lists(
     st.builds(
-        Change, st.integers(0, 199), st.sampled_from(("out", "value", "value", "more", "empty")), st.integers(0, 49)
+        Change, st.integers(0, 399), st.sampled_from(("out", "value", "value", "more", "empty")), st.integers(0, 79)
     ),
     max_size=4,
 )
@@ -244,7 +303,17 @@ def changed(whole: Mapping[str, Any], drawn: Sequence[Change]) -> dict[str, Any]
         if places:
             parent, key = places[change.place % len(places)]
             _change(parent, key, change)
+    _leave_out_empty(found)
     return found
+
+
+def _leave_out_empty(value: Any) -> None:
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _leave_out_empty(inner)
+    if isinstance(value, dict):
+        for name in _NEVER_EMPTY:
+            if value.get(name) == []:
+                del value[name]
 
 
 def _change(parent: Any, key: Any, change: Change) -> None:

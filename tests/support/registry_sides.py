@@ -6,31 +6,52 @@ and the order of what is wrong, which follows a Go map in part.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 from simkubelet.cluster.api.decoding.decoding import Decoder
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.registry.kinds import Kind, kind_named, kind_of_version
-from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.api.registry.registry import Registry, Write
+from simkubelet.cluster.api.registry.served import Served
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime, copied
 from simkubelet.cluster.strategies.dra.gates import gates_of
+from simkubelet.cluster.strategies.dra.rules import Rules
 from simkubelet.cluster.strategies.dra.strategies import device_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.version import DEFAULT, version
 
-__all__ = ["GATES", "comparable", "ours"]
+__all__ = ["GATES", "RELEASE", "comparable", "ours"]
 
-GATES: Final = (
-    "DRAAdminAccess",
-    "DRAPrioritizedList",
-    "DRAResourceClaimDeviceStatus",
-    "DRADeviceTaints",
-    "DRAPartitionableDevices",
-    "DRAConsumableCapacity",
-    "DRADeviceBindingConditions",
-    "DRAExtendedResource",
+RELEASE: Final = max(version(os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)), version(DEFAULT))
+"""Whose rules are compared: those of the oracle's minor, where the group is in v1 there."""
+_OF_RELEASES: Final = {
+    "DRAAdminAccess": ("1.34", "1.36"),
+    "DRAPrioritizedList": ("1.34", "1.37"),
+    "DRAResourceClaimDeviceStatus": ("1.34", "1.37"),
+    "DRADeviceTaints": ("1.34", "1.37"),
+    "DRAPartitionableDevices": ("1.34", ""),
+    "DRAConsumableCapacity": ("1.34", ""),
+    "DRADeviceBindingConditions": ("1.34", ""),
+    "DRAExtendedResource": ("1.34", "1.37"),
+    "DRAResourceClaimGranularStatusAuthorization": ("1.36", ""),
+    "DRAListTypeAttributes": ("1.36", ""),
+    "DRANodeAllocatableResources": ("1.36", ""),
+    "DRAResourcePoolStatus": ("1.36", ""),
+    "DRADeviceCompatibilityGroups": ("1.37", ""),
+    "DRADerivedAttributes": ("1.37", ""),
+    "DRAOptionalNodeOperations": ("1.37", ""),
+    "DRAPartitionableDevicesType": ("1.37", ""),
+    "DRAFractionalCapacityRange": ("1.37", ""),
+}
+"""Gate -> the minors in which it came, and from which on it is locked."""
+GATES: Final = tuple(
+    name
+    for name, (first, locked) in _OF_RELEASES.items()
+    if version(first) <= RELEASE and not (locked and version(locked) <= RELEASE)
 )
+"""Those that a server of the compared release can have on or off."""
 _KINDS: Final = {
     kind.kind: kind
     for kind in (
@@ -49,11 +70,15 @@ def ours(command: Mapping[str, Any]) -> JSON:
     objects = Objects(WallTime(ManualClock()))
     for name, labels in (("default", {}), ("admin", _ADMIN)):
         objects.create(kind_named("namespaces").key("", name), {"metadata": {"labels": labels}})
-    gates = {name for name in GATES if command.get("gates", {}).get(name, name in gates_of(version(DEFAULT), {}))}
-    registry = Registry(objects, device_strategies(objects, gates, version(DEFAULT)))
+    by_default = gates_of(RELEASE, {})
+    chosen = command.get("gates", {})
+    gates = {name for name in _OF_RELEASES if chosen.get(name, name in by_default)}
+    write = Write()
+    registry = Registry(objects, device_strategies(objects, Rules(RELEASE, gates)))
 
     def decoded(form: Kind, body: JSON) -> JSON:
-        found = form.to_stored(Decoder.of(form, "Ignore", []).patched({"kind": kind.kind, **copied(body)}, ""))
+        decoder = Decoder.of(form, "Ignore", [], Served.by(RELEASE))
+        found = form.to_stored(decoder.patched({"kind": kind.kind, **copied(body)}, ""))
         registry.strategy(form).default(found)
         return found
 
@@ -66,13 +91,14 @@ def ours(command: Mapping[str, Any]) -> JSON:
         if command["cmd"] == "convert":
             return {"ok": True, "object": stored.present(new)}
         if command["cmd"] == "create":
-            return {"ok": True, "object": kind.present(registry.create(kind, namespace, new))}
+            kept = registry.create(kind, namespace, new, write)
+            return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}
         new["metadata"].pop("resourceVersion", None)
         objects.create(kind.key(namespace, old["metadata"]["name"]), old)
         kept = registry.update(
-            kind, namespace, old["metadata"]["name"], lambda _: new, status=command.get("status", False)
+            kind, namespace, old["metadata"]["name"], lambda _: new, write, status=command.get("status", False)
         )
-        return {"ok": True, "object": kind.present(kept)}
+        return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}
     except StatusError as refused:
         status = refused.status()
         causes = (status.get("details") or {}).get("causes") or []
@@ -85,7 +111,7 @@ def comparable(answer: Mapping[str, Any]) -> JSON:
     if answer["ok"]:
         metadata = answer["object"]["metadata"]
         kept = {name: value for name, value in metadata.items() if name not in _OF_STORAGE}
-        return {"object": _plain({**answer["object"], "metadata": kept})}
+        return {"object": _plain({**answer["object"], "metadata": kept}), "warnings": answer.get("warnings") or []}
     if "causes" not in answer:
         # It could not be read, in words that Go's JSON has.
         return {"ok": False}

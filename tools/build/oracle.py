@@ -3,8 +3,8 @@
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
-as the wire is; the scheduler, the API server's rules and Kubernetes' sample device plugin, unmodified, are those of the
-usual version, and so are the DRA manager and the allocator where a version has none that serves the same interface.
+as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version, and so
+are the DRA manager, the API server's rules and the allocator where a version has none that serves the same interface.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -24,6 +24,7 @@ CACHE = go_build.ROOT / "build" / "oracle"
 DEFAULT_MINOR = "1.34"
 FIRST_DRA_MINOR = "1.32"
 FIRST_ALLOCATOR_MINOR = "1.34"
+FIRST_REGISTRY_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
 
@@ -85,9 +86,9 @@ def allocator(minor: str) -> Program:
     return _since("allocator", FIRST_ALLOCATOR_MINOR, minor)
 
 
-def registry() -> Program:
-    """Return how the oracle with the API server's rules is built."""
-    return _program("registry", PINS.modfile(DEFAULT_MINOR), ())
+def registry(minor: str) -> Program:
+    """Return how the oracle with the API server's rules is built; raises as `oracle`."""
+    return _since("registry", FIRST_REGISTRY_MINOR, minor)
 
 
 def sample_plugin() -> Program:
@@ -110,7 +111,7 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         scheduler().build(go, CACHE / "scheduler"),
         sample_plugin().build(go, CACHE / "sample-plugin"),
         dra(minor).build(go, CACHE / f"dra-{minor}"),
-        registry().build(go, CACHE / "registry"),
+        registry(minor).build(go, CACHE / f"registry-{minor}"),
         allocator(minor).build(go, CACHE / f"allocator-{minor}"),
     )
 

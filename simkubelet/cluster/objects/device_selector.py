@@ -11,7 +11,7 @@ Source: k8s.io/dynamic-resource-allocation v0.34.4, cel/compile.go; k8s.io/apise
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -92,13 +92,13 @@ class DeviceSelector:
 
 
 @lru_cache(_MOST_KEPT)
-def compiled_selector(expression: str) -> DeviceSelector:
-    """Compile an expression about ``device``.
+def compiled_selector(expression: str, *, knows_sharing: bool = True) -> DeviceSelector:
+    """Compile an expression about ``device``, which says whether it can be shared where that is known.
 
     Raises:
         CompileError: it is none.
     """
-    checks, evaluates = _environments()
+    checks, evaluates = _environments(knows_sharing)
     try:
         checked = checks.compile(expression)
     except RuntimeError as error:
@@ -111,22 +111,29 @@ def compiled_selector(expression: str) -> DeviceSelector:
     return DeviceSelector(evaluates.deserialize(checked.serialize()), tuple(sorted(domains)))
 
 
-def expression_refusal(expression: str) -> str | None:
+def expression_refusal(expression: str, *, knows_sharing: bool = True, functions: Collection[str] = ()) -> str | None:
     """Why an API server refuses an expression, None where it takes it, or where nobody knows.
 
     That is so without the package, and for an expression of what the package lacks. Limits on the cost of expressions
     are not known either.
 
-    Source: pkg/apis/resource/validation/validation.go, ``validateCELSelector`` (kubernetes v1.34.4).
+    Args:
+        expression: about ``device``.
+        knows_sharing: whether this has ``allowMultipleAllocations``.
+        functions: of the server, which the package lacks as well as those of all minors.
+
+    Source: pkg/apis/resource/validation/validation.go, ``validateCELSelector`` (kubernetes v1.34.4, v1.36.3).
     """
     try:
-        compiled_selector(expression)
+        compiled_selector(expression, knows_sharing=knows_sharing)
     except CompileError as error:
         text = str(error)
         if text == _MISSING:
             return None
         is_known = "Syntax error: " in text or not (
-            _NOT_IN_THE_PACKAGE.search(expression) or _MIXED_NUMBERS.search(text)
+            _NOT_IN_THE_PACKAGE.search(expression)
+            or _MIXED_NUMBERS.search(text)
+            or any(re.search(rf"\b{function}\s*\(", expression) for function in functions)
         )
         return text if is_known else None
     return None
@@ -255,8 +262,8 @@ def _functions(cel: ModuleType) -> list[Any]:
 # The package
 
 
-@lru_cache(1)
-def _environments() -> tuple[cel.Env, cel.Env]:
+@lru_cache(2)
+def _environments(knows_sharing: bool) -> tuple[cel.Env, cel.Env]:
     """Return the environment that checks types, and the one that evaluates what was checked."""
     try:
         from cel_expr_python import cel
@@ -268,12 +275,12 @@ def _environments() -> tuple[cel.Env, cel.Env]:
     checked = {"device": types("kubernetes.DRADevice")}
     mapping = {"device": types.Map(types.STRING, types.DYN)}
     return (
-        cel.NewEnv(_device_message(), variables=checked, extensions=extensions, functions=functions),
+        cel.NewEnv(_device_message(knows_sharing), variables=checked, extensions=extensions, functions=functions),
         cel.NewEnv(variables=mapping, extensions=extensions, functions=functions),
     )
 
 
-def _device_message() -> DescriptorPool:
+def _device_message(knows_sharing: bool) -> DescriptorPool:
     """Declare what ``device`` is made of; a Struct is a mapping from names to values of any type."""
     from google.protobuf import descriptor_pb2, struct_pb2
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -285,7 +292,8 @@ def _device_message() -> DescriptorPool:
     file.dependency.append(struct.name)
     message = file.message_type.add(name="DRADevice")
     message.field.add(name="driver", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    message.field.add(name="allowMultipleAllocations", number=2, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
+    if knows_sharing:
+        message.field.add(name="allowMultipleAllocations", number=2, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
     for number, name in enumerate(("attributes", "capacity"), 3):
         entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
         entry.options.map_entry = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from ...model.version import Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 
@@ -60,8 +61,8 @@ def _validate_node_affinity(affinity: _Fields, path: str) -> list[FieldError]:
     return errors
 
 
-def validate_node_selector(selector: _Fields, path: str) -> list[FieldError]:
-    """What is wrong with a node selector."""
+def validate_node_selector(selector: _Fields, path: str, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with a node selector; keys and values are refused in the words of a release."""
     where = f"{path}.nodeSelectorTerms"
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
@@ -69,7 +70,7 @@ def validate_node_selector(selector: _Fields, path: str) -> list[FieldError]:
     return [
         error
         for place, term in enumerate(terms)
-        for error in _validate_node_term(term, f"{where}[{place}]", checks_values=True)
+        for error in _validate_node_term(term, f"{where}[{place}]", checks_values=True, release=release)
     ]
 
 
@@ -80,16 +81,21 @@ def _validate_weight(term: _Fields, path: str) -> list[FieldError]:
     return [FieldError.invalid(f"{path}.weight", weight, f"must be in the range 1-{_MAX_WEIGHT}")]
 
 
-def _validate_node_term(term: _Fields, path: str, *, checks_values: bool) -> list[FieldError]:
+def _validate_node_term(
+    term: _Fields, path: str, *, checks_values: bool, release: Version | None = None
+) -> list[FieldError]:
     errors: list[FieldError] = []
     for place, each in enumerate(term.get("matchExpressions") or ()):
-        errors += _validate_label_requirement(each, f"{path}.matchExpressions[{place}]", checks_values=checks_values)
+        where = f"{path}.matchExpressions[{place}]"
+        errors += _validate_label_requirement(each, where, checks_values=checks_values, release=release)
     for place, each in enumerate(term.get("matchFields") or ()):
         errors += _validate_field_requirement(each, f"{path}.matchFields[{place}]")
     return errors
 
 
-def _validate_label_requirement(requirement: _Fields, path: str, *, checks_values: bool) -> list[FieldError]:
+def _validate_label_requirement(
+    requirement: _Fields, path: str, *, checks_values: bool, release: Version | None
+) -> list[FieldError]:
     operator, key = requirement.get("operator") or "", requirement.get("key") or ""
     values: Sequence[str] = requirement.get("values") or ()
     errors = []
@@ -101,9 +107,10 @@ def _validate_label_requirement(requirement: _Fields, path: str, *, checks_value
             errors.append(FieldError.required(f"{path}.values", text))
     else:
         errors.append(FieldError.invalid(f"{path}.operator", operator, _NO_OPERATOR))
-    errors += [FieldError.invalid(f"{path}.key", key, fault) for fault in is_qualified_name(key)]
+    errors += [FieldError.invalid(f"{path}.key", key, fault) for fault in is_qualified_name(key, release)]
     for place, value in enumerate(values if checks_values else ()):
-        errors += [FieldError.invalid(f"{path}.values[{place}]", value, fault) for fault in is_label_value(value)]
+        faults = is_label_value(value, release)
+        errors += [FieldError.invalid(f"{path}.values[{place}]", value, fault) for fault in faults]
     return errors
 
 
@@ -173,12 +180,12 @@ def _validate_min_domains(least: int | None, action: str, path: str) -> list[Fie
     return errors
 
 
-def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    """What is wrong with labels."""
+def validate_labels(labels: Mapping[str, str], path: str, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with labels, in the words of a release."""
     errors = []
     for key, value in sorted(labels.items()):
-        errors += [FieldError.invalid(path, key, fault) for fault in is_qualified_name(key)]
-        errors += [FieldError.invalid(path, value, fault) for fault in is_label_value(value)]
+        errors += [FieldError.invalid(path, key, fault) for fault in is_qualified_name(key, release)]
+        errors += [FieldError.invalid(path, value, fault) for fault in is_label_value(value, release)]
     return errors
 
 

@@ -21,6 +21,7 @@ from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
 from .dra.gates import gates_of
+from .dra.rules import Rules
 from .dra.strategies import device_strategies
 from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
@@ -64,7 +65,7 @@ def all_strategies(
     served = release or version(DEFAULT)
     return {
         **basic_strategies(),
-        **device_strategies(objects, gates_of(served, gates or {}), served),
+        **device_strategies(objects, Rules(served, gates_of(served, gates or {}))),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
         "pods": PodStrategy(objects, has_claims=FEATURE_GATES[DYNAMIC_RESOURCES].is_on(served, gates or {})),

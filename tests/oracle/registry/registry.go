@@ -1,4 +1,4 @@
-//go:build !before1_34 && !since1_35
+//go:build !before1_34
 
 package main
 
@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -24,7 +25,6 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	"k8s.io/kubernetes/pkg/registry/resource/deviceclass"
-	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
 
@@ -62,7 +62,7 @@ func newRegistry() *registry {
 			Labels: map[string]string{resourceapi.DRAAdminNamespaceLabelKey: "true"},
 		}},
 	).CoreV1().Namespaces()
-	claims := resourceclaim.NewStrategy(namespaces)
+	claims, ofClaims := claimStrategies(namespaces)
 	return &registry{
 		strategies: map[string]strategy{
 			"DeviceClass":           deviceclass.Strategy,
@@ -70,13 +70,13 @@ func newRegistry() *registry {
 			"ResourceClaimTemplate": resourceclaimtemplate.NewStrategy(namespaces),
 			"ResourceSlice":         resourceslice.Strategy,
 		},
-		ofStatus: map[string]strategy{"ResourceClaim": resourceclaim.NewStatusStrategy(claims)},
+		ofStatus: map[string]strategy{"ResourceClaim": ofClaims},
 	}
 }
 
 func (r *registry) create(asked request) (wire.Answer, error) {
 	defer setGates(asked.Gates)()
-	object, ctx, err := decoded(asked.version(), asked.Kind, asked.Object)
+	object, ctx, err := asked.decoded()
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +85,18 @@ func (r *registry) create(asked request) (wire.Answer, error) {
 		return nil, err
 	}
 	rest.FillObjectMetaSystemFields(metadata)
-	return answer(asked.version(), object, rest.BeforeCreate(r.strategies[asked.Kind], ctx, object))
+	rules := r.strategies[asked.Kind]
+	refused := rest.BeforeCreate(rules, ctx, object)
+	return answer(asked.version(), object, refused, func() []string { return rules.WarningsOnCreate(ctx, object) })
 }
 
 func (r *registry) update(asked request) (wire.Answer, error) {
 	defer setGates(asked.Gates)()
-	object, ctx, err := decoded(asked.version(), asked.Kind, asked.Object)
+	object, ctx, err := asked.decoded()
 	if err != nil {
 		return nil, err
 	}
-	old, _, err := decoded(resourceapi.SchemeGroupVersion, asked.Kind, asked.Old)
+	old, err := decoded(resourceapi.SchemeGroupVersion, asked.Kind, asked.Old)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +104,18 @@ func (r *registry) update(asked request) (wire.Answer, error) {
 	if asked.Status {
 		strategies = r.ofStatus
 	}
-	return answer(asked.version(), object, rest.BeforeUpdate(strategies[asked.Kind], ctx, object, old))
+	rules := strategies[asked.Kind]
+	refused := rest.BeforeUpdate(rules, ctx, object, old)
+	return answer(asked.version(), object, refused, func() []string { return rules.WarningsOnUpdate(ctx, object, old) })
 }
 
 // convert answers an object in v1.
 func (r *registry) convert(asked request) (wire.Answer, error) {
-	object, _, err := decoded(asked.version(), asked.Kind, asked.Object)
+	object, err := decoded(asked.version(), asked.Kind, asked.Object)
 	if err != nil {
 		return nil, err
 	}
-	return answer(resourceapi.SchemeGroupVersion, object, nil)
+	return answer(resourceapi.SchemeGroupVersion, object, nil, func() []string { return nil })
 }
 
 func (r request) version() schema.GroupVersion {
@@ -121,21 +125,46 @@ func (r request) version() schema.GroupVersion {
 	return schema.GroupVersion{Group: resourceapi.GroupName, Version: r.Version}
 }
 
-// decoded gives an object of a request in the internal form with its defaults, and the request's context.
-func decoded(version schema.GroupVersion, kind string, body []byte) (runtime.Object, context.Context, error) {
-	gvk := version.WithKind(kind)
-	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode(body, &gvk, nil)
+// decoded gives the object of a request, and the context that the API server has for it.
+func (r request) decoded() (runtime.Object, context.Context, error) {
+	object, err := decoded(r.version(), r.Kind, r.Object)
 	if err != nil {
-		return nil, nil, fmt.Errorf("unreadable: %w", err)
+		return nil, nil, err
 	}
 	metadata, err := meta.Accessor(object)
 	if err != nil {
 		return nil, nil, err
 	}
-	return object, genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace()), nil
+	info := &genericapirequest.RequestInfo{
+		IsResourceRequest: true,
+		Verb:              "update",
+		APIGroup:          resourceapi.GroupName,
+		APIVersion:        r.version().Version,
+		Namespace:         metadata.GetNamespace(),
+		Name:              metadata.GetName(),
+	}
+	if r.Status {
+		info.Subresource = "status"
+	}
+	ctx := genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace())
+	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "admin"})
+	return object, genericapirequest.WithRequestInfo(ctx, info), nil
 }
 
-func answer(version schema.GroupVersion, object runtime.Object, refused error) (wire.Answer, error) {
+// decoded gives an object in the internal form with its defaults.
+func decoded(version schema.GroupVersion, kind string, body []byte) (runtime.Object, error) {
+	gvk := version.WithKind(kind)
+	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode(body, &gvk, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unreadable: %w", err)
+	}
+	return object, nil
+}
+
+// answer says what was wrong with an object, or how it is stored and which warnings its writer gets.
+func answer(
+	version schema.GroupVersion, object runtime.Object, refused error, warnings func() []string,
+) (wire.Answer, error) {
 	var status apierrors.APIStatus
 	if errors.As(refused, &status) {
 		details := status.Status()
@@ -151,7 +180,7 @@ func answer(version schema.GroupVersion, object runtime.Object, refused error) (
 	if err != nil {
 		return nil, err
 	}
-	return wire.Answer{"object": json.RawMessage(kept)}, nil
+	return wire.Answer{"object": json.RawMessage(kept), "warnings": warnings()}, nil
 }
 
 // setGates sets feature gates, and gives what sets them back.

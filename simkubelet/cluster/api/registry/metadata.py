@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ....golang.text import json_string
+from ....model.version import Version
 from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from .kinds import Kind
@@ -150,9 +151,11 @@ def validate_metadata_update(new: JSON, old: JSON) -> list[FieldError]:
     return errors + _validate_common(metadata)
 
 
-def validate_annotations(annotations: Mapping[str, str], path: str) -> list[FieldError]:
-    """What is wrong with annotations."""
-    errors = [FieldError.invalid(path, key, fault) for key in annotations for fault in is_qualified_name(key.lower())]
+def validate_annotations(annotations: Mapping[str, str], path: str, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with annotations, in the words of a release."""
+    errors = [
+        FieldError.invalid(path, key, fault) for key in annotations for fault in is_qualified_name(key.lower(), release)
+    ]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT_BYTES:
         errors.append(FieldError.too_long(path, _ANNOTATIONS_LIMIT_BYTES))
     return errors

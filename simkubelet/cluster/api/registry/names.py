@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ....model.version import DEFAULT, Difference, Version, version
+
 __all__ = [
     "is_c_identifier",
     "is_dns_label",
@@ -16,6 +18,19 @@ __all__ = [
     "is_path_segment",
     "is_qualified_name",
 ]
+
+_CONTENT: Final = "apimachinery/pkg/api/validate/content/{}.go (v0.35.4); pkg/util/validation/validation.go (v0.34.4)"
+_COUNTED_IN: Final = Difference(
+    "what the texts about long keys and values of labels count, in objects of `resource.k8s.io`",
+    {"1.26": "characters", "1.35": "bytes"},
+    _CONTENT.format("errors"),
+)
+_KEY: Final = Difference(
+    "what a key with several slashes is not, in objects of `resource.k8s.io`",
+    {"1.26": "a qualified name", "1.35": "a valid label key"},
+    _CONTENT.format("kube"),
+)
+_USUAL: Final = version(DEFAULT)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -56,9 +71,9 @@ def is_dns_label(text: str) -> list[str]:
     return faults
 
 
-def is_dns_subdomain(text: str) -> list[str]:
-    """What keeps a text from being a DNS-1123 subdomain."""
-    faults = _too_long(text, 253)
+def is_dns_subdomain(text: str, release: Version | None = None) -> list[str]:
+    """What keeps a text from being a DNS-1123 subdomain; a release where it is part of a label's key."""
+    faults = _too_long(text, 253, release)
     if not re.fullmatch(_SUBDOMAIN, text):
         faults.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
     return faults
@@ -78,34 +93,37 @@ def is_path_segment(text: str) -> list[str]:
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 
-def is_label_value(text: str) -> list[str]:
-    """What keeps a text from being a label's value."""
-    faults = _too_long(text, 63)
+def is_label_value(text: str, release: Version | None = None) -> list[str]:
+    """What keeps a text from being a label's value; in the words of a release, 1.34 where it is left out."""
+    faults = _too_long(text, 63, release)
     if not re.fullmatch(_LABEL_VALUE, text):
         faults.append(_rule(_LABEL_VALUE_RULE, _LABEL_VALUE, "MyValue", "my_value", "12345"))
     return faults
 
 
-def is_qualified_name(text: str) -> list[str]:
-    """What keeps a text from being a label's or an annotation's key."""
+def is_qualified_name(text: str, release: Version | None = None) -> list[str]:
+    """What keeps a text from being a label's or an annotation's key; in the words of a release as `is_label_value`."""
     examples = ("MyName", "my.name", "123-abc")
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         rule = _rule(_QUALIFIED_RULE, _QUALIFIED, *examples)
-        return [f"a qualified name {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        name = _KEY.at(release or _USUAL)
+        return [f"{name} {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     faults = []
     if slash:
-        faults = [f"prefix part {fault}" for fault in (is_dns_subdomain(prefix) if prefix else ["must be non-empty"])]
+        of_prefix = is_dns_subdomain(prefix, release) if prefix else ["must be non-empty"]
+        faults = [f"prefix part {fault}" for fault in of_prefix]
     if not name:
         faults.append("name part must be non-empty")
-    faults += [f"name part {fault}" for fault in _too_long(name, 63)]
+    faults += [f"name part {fault}" for fault in _too_long(name, 63, release)]
     if not re.fullmatch(_QUALIFIED, name):
         faults.append(f"name part {_rule(_QUALIFIED_RULE, _QUALIFIED, *examples)}")
     return faults
 
 
-def _too_long(text: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} characters"] if len(text.encode()) > limit else []
+def _too_long(text: str, limit: int, release: Version | None = None) -> list[str]:
+    counted_in = _COUNTED_IN.at(release or _USUAL)
+    return [f"must be no more than {limit} {counted_in}"] if len(text.encode()) > limit else []
 
 
 def _rule(rule: str, pattern: str, *examples: str) -> str:

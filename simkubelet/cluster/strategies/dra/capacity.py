@@ -12,14 +12,15 @@ from typing import Final
 
 from ....model.resources import canonical_quantity, parse_quantity
 from ...api.errors import FieldError
-from .fields import Fields, validate_set
+from .fields import COUNTED_FIRST, Fields, validate_set
+from .rules import Rules
 
 __all__ = ["validate_capacity"]
 
 _VALUES_AT_MOST: Final = 10
 
 
-def validate_capacity(capacity: Fields, path: str, *, is_shared: bool) -> list[FieldError]:
+def validate_capacity(rules: Rules, capacity: Fields, path: str, *, is_shared: bool) -> list[FieldError]:
     """What is wrong with one capacity of a device; policies are for devices that several claims may share."""
     policy, where = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
@@ -37,11 +38,11 @@ def validate_capacity(capacity: Fields, path: str, *, is_shared: bool) -> list[F
     if default is None:
         return [FieldError.required(f"{where}.default", f"required when {name} is defined")]
     if values:
-        return _validate_values(values, whole, default, f"{where}.validValues")
+        return _validate_values(rules, values, whole, default, f"{where}.validValues")
     return _validate_range(range_ or {}, whole, default, f"{where}.validRange")
 
 
-def _validate_values(values: Sequence[str], whole: str, default: str, path: str) -> list[FieldError]:
+def _validate_values(rules: Rules, values: Sequence[str], whole: str, default: str, path: str) -> list[FieldError]:
     amounts = [parse_quantity(value) for value in values]
     errors = [
         FieldError.invalid(f"{path}[{place}]", values[place], "values must be sorted in ascending order")
@@ -54,8 +55,10 @@ def _validate_values(values: Sequence[str], whole: str, default: str, path: str)
             return []
         return [FieldError.invalid(at, value, f"option is larger than capacity value: {whole}")]
 
-    errors += validate_set(values, _VALUES_AT_MOST, check, lambda value: str(_whole(value)), path)
-    if parse_quantity(default) not in amounts:
+    errors += validate_set(rules, values, _VALUES_AT_MOST, check, lambda value: str(_whole(value)), path)
+    is_counted_first = rules.of(COUNTED_FIRST) and len(values) > _VALUES_AT_MOST
+    if parse_quantity(default) not in amounts or is_counted_first:
+        # Looked for among values that were checked.
         errors.append(FieldError.invalid(path, default, "default value is not valid according to the requestPolicy"))
     return errors
 

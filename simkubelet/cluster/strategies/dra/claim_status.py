@@ -13,6 +13,7 @@ from ipaddress import IPv6Address, ip_interface
 from typing import Final, TypeAlias
 
 from ....golang.text import quoted
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_qualified_name
 from ..scheduling_validation import validate_node_selector
@@ -31,6 +32,7 @@ from .fields import (
 )
 from .internal_form import internal
 from .requests import RequestNames, request_names, validate_request_name, validate_requests_of
+from .rules import Rules
 
 __all__ = ["allocated_devices", "device_key", "validate_claim_status"]
 
@@ -55,15 +57,21 @@ _REASON_RULE: Final = (
 )
 _NO_ADDRESS: Final = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 _HIDDEN: Final[dict[str, object]] = {"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}}
-"""How Go's JSON shows the key of a device: it does not reach the texts."""
+"""How Go's JSON shows the key of a device where it does not reach the texts."""
+_KEYS_ARE_HIDDEN: Final = Difference(
+    "a message about a device of a claim's status shows its driver, pool, name and share as `{}`",
+    {"1.26": True, "1.35": False},
+    "dynamic-resource-allocation/structured/internal/allocatedstate.go (v0.34.4); structured/schedulerapi (v0.35.4)",
+)
 
 
-def validate_claim_status(new: Fields, old: Fields) -> list[FieldError]:
+def validate_claim_status(rules: Rules, new: Fields, old: Fields) -> list[FieldError]:
     """What is wrong with the status of a claim that has the spec of the old one."""
     status, before = new.get("status") or {}, old.get("status") or {}
     allocated = allocated_devices(status)
     return [
         *validate_set(
+            rules,
             status.get("reservedFor"),
             _USERS_AT_MOST,
             _validate_user,
@@ -72,16 +80,19 @@ def validate_claim_status(new: Fields, old: Fields) -> list[FieldError]:
             "uid",
         ),
         *validate_set(
+            rules,
             status.get("devices"),
             -1,
-            lambda device, at: _validate_device(device, at, allocated),
+            lambda device, at: _validate_device(rules, device, at, allocated),
             device_key,
             "status.devices",
             "deviceID",
-            lambda _: _HIDDEN,
+            lambda device: _shown_key(rules, device),
         ),
         *_validate_reservation(status, before, is_deleted=bool(new["metadata"].get("deletionTimestamp"))),
-        *_validate_allocation(status.get("allocation"), before.get("allocation"), request_names(new.get("spec") or {})),
+        *_validate_allocation(
+            rules, status.get("allocation"), before.get("allocation"), request_names(new.get("spec") or {})
+        ),
     ]
 
 
@@ -89,6 +100,10 @@ def device_key(device: Fields) -> _DeviceKey:
     """What a result of an allocation and the state of a device have in common."""
     driver, pool, name, share = (str(device.get(field) or "") for field in ("driver", "pool", "device", "shareID"))
     return driver, pool, name, share
+
+
+def _shown_key(rules: Rules, device: Fields) -> dict[str, object]:
+    return _HIDDEN if rules.of(_KEYS_ARE_HIDDEN) else dict(zip(_HIDDEN, device_key(device), strict=True))
 
 
 def allocated_devices(status: Fields) -> set[_DeviceKey]:
@@ -111,48 +126,50 @@ def _validate_reservation(status: Fields, before: Fields, *, is_deleted: bool) -
     return []
 
 
-def _validate_allocation(new: Fields | None, old: Fields | None, names: RequestNames) -> list[FieldError]:
+def _validate_allocation(rules: Rules, new: Fields | None, old: Fields | None, names: RequestNames) -> list[FieldError]:
     path = "status.allocation"
     if new is None:
         return []
     if old is not None:
         is_same = new == old
-        shown = internal("AllocationResult", dict(new))
+        shown = internal("AllocationResult", dict(new), rules.release)
         return [] if is_same else [FieldError.invalid(path, shown, "field is immutable")]
     devices, selector = new.get("devices") or {}, new.get("nodeSelector")
     return [
         *validate_list(
+            rules,
             devices.get("results"),
             _RESULTS_AT_MOST,
-            lambda result, at: _validate_result(result, at, names),
+            lambda result, at: _validate_result(rules, result, at, names),
             f"{path}.devices.results",
         ),
         *validate_list(
+            rules,
             devices.get("config"),
             2 * CONFIGS_AT_MOST,
             lambda config, at: [
                 *_validate_source(config.get("source") or "", f"{at}.source"),
-                *validate_requests_of(config, at, names),
-                *validate_configuration(config, at, stored=False),
+                *validate_requests_of(rules, config, at, names),
+                *validate_configuration(rules, config, at, stored=False),
             ],
             f"{path}.devices.config",
         ),
-        *([] if selector is None else validate_node_selector(selector, f"{path}.nodeSelector")),
+        *([] if selector is None else validate_node_selector(selector, f"{path}.nodeSelector", rules.release)),
     ]
 
 
-def _validate_result(result: Fields, path: str, names: RequestNames) -> list[FieldError]:
+def _validate_result(rules: Rules, result: Fields, path: str, names: RequestNames) -> list[FieldError]:
     return [
         *validate_request_name(result.get("request") or "", f"{path}.request", names),
-        *_validate_place(result, path),
-        *validate_binding_conditions(result, path),
+        *_validate_place(rules, result, path),
+        *validate_binding_conditions(rules, result, path),
         *_validate_share(result, path),
     ]
 
 
-def _validate_place(device: Fields, path: str) -> list[FieldError]:
+def _validate_place(rules: Rules, device: Fields, path: str) -> list[FieldError]:
     return [
-        *validate_driver_name(device.get("driver") or "", f"{path}.driver"),
+        *validate_driver_name(rules, device.get("driver") or "", f"{path}.driver"),
         *validate_pool_name(device.get("pool") or "", f"{path}.pool"),
         *validate_label(device.get("device") or "", f"{path}.device"),
     ]
@@ -169,29 +186,28 @@ def _validate_source(source: str, path: str) -> list[FieldError]:
     return [] if source in _SOURCES else [FieldError.not_supported(path, source, _SOURCES)]
 
 
-def _validate_device(device: Fields, path: str, allocated: Collection[_DeviceKey]) -> list[FieldError]:
-    errors = [*_validate_place(device, path), *_validate_share(device, path)]
+def _validate_device(rules: Rules, device: Fields, path: str, allocated: Collection[_DeviceKey]) -> list[FieldError]:
+    errors = [*_validate_place(rules, device, path), *_validate_share(device, path)]
     if device_key(device) not in allocated:
-        errors.append(FieldError.invalid(path, _HIDDEN, "must be an allocated device in the claim"))
+        errors.append(FieldError.invalid(path, _shown_key(rules, device), "must be an allocated device in the claim"))
     conditions = device.get("conditions") or ()
     if len(conditions) > _CONDITIONS_AT_MOST:
         errors.append(FieldError.too_many(f"{path}.conditions", len(conditions), _CONDITIONS_AT_MOST))
-    errors += _validate_conditions(conditions, f"{path}.conditions")
+    errors += _validate_conditions(rules, conditions, f"{path}.conditions")
     if device.get("data") is not None:
         errors += validate_raw(device["data"], f"{path}.data", _DATA_AT_MOST)
-    return errors + _validate_network(device.get("networkData") or {}, f"{path}.networkData")
+    return errors + _validate_network(rules, device.get("networkData") or {}, f"{path}.networkData")
 
 
-def _validate_conditions(conditions: Sequence[Fields], path: str) -> list[FieldError]:
+def _validate_conditions(rules: Rules, conditions: Sequence[Fields], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     types = [condition.get("type") or "" for condition in conditions]
     for place, condition in enumerate(conditions):
         where = f"{path}[{place}]"
         if types[place] in types[:place]:
             errors.append(FieldError.duplicate(f"{where}.type", types[place]))
-        errors += [
-            FieldError.invalid(f"{where}.type", types[place], fault) for fault in is_qualified_name(types[place])
-        ]
+        faults = is_qualified_name(types[place], rules.release)
+        errors += [FieldError.invalid(f"{where}.type", types[place], fault) for fault in faults]
         errors += _validate_condition(condition, where)
     return errors
 
@@ -216,13 +232,14 @@ def _validate_condition(condition: Fields, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_network(network: Fields, path: str) -> list[FieldError]:
+def _validate_network(rules: Rules, network: Fields, path: str) -> list[FieldError]:
     errors = [
         FieldError.too_long(f"{path}.{name}", limit)
         for name, limit in (("interfaceName", _INTERFACE_AT_MOST), ("hardwareAddress", _HARDWARE_ADDRESS_AT_MOST))
         if len((network.get(name) or "").encode()) > limit
     ]
-    return errors + validate_set(network.get("ips"), _ADDRESSES_AT_MOST, _validate_address, str, f"{path}.ips")
+    addresses = network.get("ips")
+    return errors + validate_set(rules, addresses, _ADDRESSES_AT_MOST, _validate_address, str, f"{path}.ips")
 
 
 def _validate_address(address: str, path: str) -> list[FieldError]:

@@ -4,7 +4,7 @@ Each function returns what is wrong, in the order in which the API server says i
 the names' order.
 
 Source: pkg/apis/resource/validation/validation.go; pkg/apis/core/validation/validation.go,
-``ValidateCSIDriverName`` (kubernetes v1.34.4).
+``ValidateCSIDriverName`` (kubernetes v1.34.4, v1.35.4, v1.36.3).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ....golang.text import quoted
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import (
     is_c_identifier,
@@ -24,9 +26,12 @@ from ...api.registry.names import (
     is_qualified_name,
 )
 from ...objects.device_selector import expression_refusal
+from .rules import Rules
 
 __all__ = [
+    "CAPACITY",
     "CONFIGS_AT_MOST",
+    "COUNTED_FIRST",
     "REQUESTS_AT_MOST",
     "Check",
     "Fields",
@@ -62,26 +67,65 @@ _DRIVER_AT_MOST: Final = 63
 _POOL_AT_MOST: Final = 253
 _ID_AT_MOST: Final = 32
 _LEAST_SHOWN: Final = 16
-_EFFECTS: Final = ("NoExecute", "NoSchedule")
 _OPERATORS: Final = ("Equal", "Exists")
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UID_RULE: Final = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
     "characters"
 )
+CAPACITY: Final = "DRAConsumableCapacity"
+"""The gate of devices that several claims may share."""
+_LIST_FUNCTIONS: Final = Difference(
+    "further functions of lists that selectors of devices may call",
+    {"1.26": (), "1.35": ("slice", "sort", "sortBy", "flatten", "distinct", "reverse", "range")},
+    "apiserver/pkg/cel/environment/base.go (v0.34.4, v0.35.4), for new expressions",
+)
 _OMITTED: Final = "<value omitted>"
+_VALIDATION: Final = "pkg/apis/resource/validation/validation.go (kubernetes v1.34.4, v1.35.4, v1.36.3)"
+COUNTED_FIRST: Final = Difference(
+    "of a list of `resource.k8s.io` with too many items nothing else is checked, and a repeated item is named by its "
+    "place, not by the field that it has in common with another",
+    {"1.26": False, "1.35": True},
+    _VALIDATION,
+)
+_KEYS_HAVE_PATHS: Final = Difference(
+    "a wrong key of a map of `resource.k8s.io` is shown at the path of its value, else at that of the map",
+    {"1.26": True, "1.36": False},
+    _VALIDATION,
+)
+_EMPTY_IS_MISSING: Final = Difference(
+    "an empty name of an attribute or capacity, or part of it, is a missing value, else a wrong one; an empty driver "
+    "is a wrong value as well as a missing one, else only that",
+    {"1.26": True, "1.35": False},
+    _VALIDATION,
+)
+_NO_DOMAIN: Final = Difference(
+    "what the name of an attribute in a constraint lacks",
+    {
+        "1.26": "must include a domain",
+        "1.35": "a fully qualified name must be a domain and a name separated by a slash",
+    },
+    _VALIDATION,
+)
+_EFFECTS: Final = Difference(
+    "the effects of taints of devices",
+    {"1.26": ("NoExecute", "NoSchedule"), "1.35": ("NoExecute", "NoSchedule", "None")},
+    _VALIDATION,
+)
 
 
-def validate_list(items: Sequence[T] | None, limit: int, check: Check[T], path: str) -> list[FieldError]:
+def validate_list(rules: Rules, items: Sequence[T] | None, limit: int, check: Check[T], path: str) -> list[FieldError]:
     """Each item by itself, and their number; a negative limit is none."""
     items = items or ()
-    errors = [error for place, item in enumerate(items) for error in check(item, f"{path}[{place}]")]
-    if 0 <= limit < len(items):
-        errors.append(FieldError.too_many(path, len(items), limit))
-    return errors
+    has_too_many, counts_first = 0 <= limit < len(items), rules.of(COUNTED_FIRST)
+    surplus = [FieldError.too_many(path, len(items), limit)] if has_too_many else []
+    if surplus and counts_first:
+        return surplus
+    return [error for place, item in enumerate(items) for error in check(item, f"{path}[{place}]")] + surplus
 
 
 def validate_set(
+    rules: Rules,
     items: Sequence[T] | None,
     limit: int,
     check: Check[T],
@@ -93,6 +137,7 @@ def validate_set(
     """Items as `validate_list` does, and that no two have the same key.
 
     Args:
+        rules: of the server.
         items: the list.
         limit: of their number.
         check: of one item at its path.
@@ -101,24 +146,35 @@ def validate_set(
         field: that has the key; empty for the item itself.
         shown: what the message shows for the key.
     """
-    errors = validate_list(items, limit, check, path)
+    errors = validate_list(rules, items, limit, check, path)
     known = set()
+    has_place_only = rules.of(COUNTED_FIRST)
+    if has_place_only and 0 <= limit < len(items or ()):
+        return errors
     for place, item in enumerate(items or ()):
         if key(item) in known:
-            where = f"{path}[{place}].{field}" if field else f"{path}[{place}]"
+            where = f"{path}[{place}].{field}" if field and not has_place_only else f"{path}[{place}]"
             errors.append(FieldError.duplicate(where, (shown or key)(item)))
         known.add(key(item))
     return errors
 
 
 def validate_map(
-    items: Mapping[str, T] | None, longest_key: int, check_key: Check[str], check: Check[T], path: str
+    rules: Rules,
+    items: Mapping[str, T] | None,
+    longest_key: int,
+    check_key: Check[str],
+    check: Check[T],
+    path: str,
+    limit: int = -1,
 ) -> list[FieldError]:
-    """Keys and values; a key longer than `longest_key` is truncated in the path."""
-    errors = []
-    for key, item in sorted((items or {}).items()):
+    """Keys and values, if there are not too many; a key longer than `longest_key` is truncated in the path."""
+    items, errors = items or {}, []
+    if 0 <= limit < len(items):
+        return [FieldError.too_many(path, len(items), limit)]
+    for key, item in sorted(items.items()):
         where = f"{path}[{_truncated(key, longest_key)}]"
-        errors += [*check_key(key, where), *check(item, where)]
+        errors += [*check_key(key, where if rules.of(_KEYS_HAVE_PATHS) else path), *check(item, where)]
     return errors
 
 
@@ -143,9 +199,11 @@ def validate_subdomain(name: str, path: str) -> list[FieldError]:
     return [FieldError.invalid(path, name, fault) for fault in is_dns_subdomain(name)]
 
 
-def validate_driver_name(name: str, path: str) -> list[FieldError]:
+def validate_driver_name(rules: Rules, name: str, path: str) -> list[FieldError]:
     """The name of a driver, or the domain of an attribute."""
     errors = [] if name else [FieldError.required(path)]
+    if errors and not rules.of(_EMPTY_IS_MISSING):
+        return errors
     if len(name.encode()) > _DRIVER_AT_MOST:
         errors.append(FieldError.too_long(path, _DRIVER_AT_MOST))
     return errors + [FieldError.invalid(path, name, fault) for fault in is_dns_subdomain(name.lower())]
@@ -159,32 +217,32 @@ def validate_pool_name(name: str, path: str) -> list[FieldError]:
     return errors + [error for part in name.split("/") for error in validate_subdomain(part, path)]
 
 
-def validate_name(name: str, path: str) -> list[FieldError]:
+def validate_name(rules: Rules, name: str, path: str) -> list[FieldError]:
     """The name of an attribute or a capacity: an identifier, with or without a domain."""
-    if not name:
+    if not name and rules.of(_EMPTY_IS_MISSING):
         return [FieldError.required(path, "name required")]
     match name.split("/"):
         case [id_]:
             return _validate_identifier(id_, path)
         case [domain, id_]:
-            missing = "the {} must not be empty"
             return [
-                *(
-                    validate_driver_name(domain, path)
-                    if domain
-                    else [FieldError.required(path, missing.format("domain"))]
-                ),
-                *(_validate_identifier(id_, path) if id_ else [FieldError.required(path, missing.format("name"))]),
+                *(validate_driver_name(rules, domain, path) if domain else [_empty_part(rules, "domain", path)]),
+                *(_validate_identifier(id_, path) if id_ else [_empty_part(rules, "name", path)]),
             ]
         case _:
             return []
 
 
-def validate_full_name(name: str, path: str) -> list[FieldError]:
+def _empty_part(rules: Rules, part: str, path: str) -> FieldError:
+    why = f"the {part} must not be empty"
+    return FieldError.required(path, why) if rules.of(_EMPTY_IS_MISSING) else FieldError.invalid(path, "", why)
+
+
+def validate_full_name(rules: Rules, name: str, path: str) -> list[FieldError]:
     """The name of an attribute with its domain."""
-    errors = validate_name(name, path)
-    if name and "/" not in name:
-        errors.append(FieldError.invalid(path, name, "must include a domain"))
+    errors = validate_name(rules, name, path)
+    if "/" not in name and (name or not rules.of(_EMPTY_IS_MISSING)):
+        errors.append(FieldError.invalid(path, name, rules.of(_NO_DOMAIN)))
     return errors
 
 
@@ -228,30 +286,31 @@ def _no_uuid(text: str) -> str:
 # Parts that several kinds have
 
 
-def validate_selectors(selectors: Sequence[Fields] | None, path: str) -> list[FieldError]:
+def validate_selectors(rules: Rules, selectors: Sequence[Fields] | None, path: str) -> list[FieldError]:
     """Selectors of devices, with their expressions."""
-    return validate_list(selectors, _SELECTORS_AT_MOST, _validate_selector, path)
+    return validate_list(rules, selectors, _SELECTORS_AT_MOST, partial(_validate_selector, rules), path)
 
 
-def _validate_selector(selector: Fields, path: str) -> list[FieldError]:
+def _validate_selector(rules: Rules, selector: Fields, path: str) -> list[FieldError]:
     cel = selector.get("cel")
     if cel is None:
         return [FieldError.required(f"{path}.cel")]
     expression = cel.get("expression") or ""
     if len(expression.encode()) > _EXPRESSION_AT_MOST:
         return [FieldError.too_long(f"{path}.cel.expression", _EXPRESSION_AT_MOST)]
-    refusal = expression_refusal(expression)
+    functions, knows_sharing = rules.of(_LIST_FUNCTIONS), CAPACITY in rules.gates
+    refusal = expression_refusal(expression, knows_sharing=knows_sharing, functions=functions)
     return [] if refusal is None else [FieldError.invalid(f"{path}.cel.expression", expression, refusal)]
 
 
-def validate_configuration(config: Fields, path: str, *, stored: bool) -> list[FieldError]:
+def validate_configuration(rules: Rules, config: Fields, path: str, *, stored: bool) -> list[FieldError]:
     """The opaque parameters for a driver; those that are stored already may be of any size."""
     opaque = config.get("opaque")
     if opaque is None:
         return [FieldError.required(f"{path}.opaque")]
     limit = None if stored else _PARAMETERS_AT_MOST
     return [
-        *validate_driver_name(opaque.get("driver") or "", f"{path}.opaque.driver"),
+        *validate_driver_name(rules, opaque.get("driver") or "", f"{path}.opaque.driver"),
         *validate_raw(opaque.get("parameters"), f"{path}.opaque.parameters", limit),
     ]
 
@@ -267,48 +326,53 @@ def validate_raw(value: Any, path: str, limit: int | None) -> list[FieldError]:
     return []
 
 
-def validate_taint(taint: Fields, path: str) -> list[FieldError]:
+def validate_taint(rules: Rules, taint: Fields, path: str) -> list[FieldError]:
     """A taint of a device."""
     key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
-    errors = _validate_key(key, f"{path}.key")
-    errors += [FieldError.invalid(f"{path}.value", value, fault) for fault in (is_label_value(value) if value else ())]
+    errors = _validate_key(rules, key, f"{path}.key")
+    errors += _validate_value(rules, value, f"{path}.value")
     if not effect:
         errors.append(FieldError.required(f"{path}.effect"))
-    return errors + _validate_effect(effect, f"{path}.effect")
+    return errors + _validate_effect(rules, effect, f"{path}.effect")
 
 
-def validate_toleration(toleration: Fields, path: str) -> list[FieldError]:
+def validate_toleration(rules: Rules, toleration: Fields, path: str) -> list[FieldError]:
     """A toleration of a request."""
     key, operator, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
-    errors = _validate_key(key, f"{path}.key") if key else []
+    errors = _validate_key(rules, key, f"{path}.key") if key else []
     if operator == "Exists":
         if value:
             errors.append(FieldError.invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
     elif operator == "Equal":
-        errors += [FieldError.invalid(f"{path}.value", value, fault) for fault in is_label_value(value)]
+        errors += _validate_value(rules, value, f"{path}.value")
     elif not operator:
         errors.append(FieldError.required(f"{path}.operator"))
     else:
         errors.append(FieldError.not_supported(f"{path}.operator", operator, _OPERATORS))
-    return errors + _validate_effect(toleration.get("effect") or "", f"{path}.effect")
+    return errors + _validate_effect(rules, toleration.get("effect") or "", f"{path}.effect")
 
 
-def _validate_key(key: str, path: str) -> list[FieldError]:
-    return [FieldError.invalid(path, key, fault) for fault in is_qualified_name(key)]
+def _validate_key(rules: Rules, key: str, path: str) -> list[FieldError]:
+    return [FieldError.invalid(path, key, fault) for fault in is_qualified_name(key, rules.release)]
 
 
-def _validate_effect(effect: str, path: str) -> list[FieldError]:
-    return [] if effect in ("", *_EFFECTS) else [FieldError.not_supported(path, effect, _EFFECTS)]
+def _validate_value(rules: Rules, value: str, path: str) -> list[FieldError]:
+    return [FieldError.invalid(path, value, fault) for fault in is_label_value(value, rules.release)]
 
 
-def validate_binding_conditions(fields: Fields, path: str) -> list[FieldError]:
+def _validate_effect(rules: Rules, effect: str, path: str) -> list[FieldError]:
+    effects = rules.of(_EFFECTS)
+    return [] if effect in ("", *effects) else [FieldError.not_supported(path, effect, effects)]
+
+
+def validate_binding_conditions(rules: Rules, fields: Fields, path: str) -> list[FieldError]:
     """The conditions under which a device is bound, and those under which binding has failed."""
     names = ("bindingConditions", "bindingFailureConditions")
     found: list[Sequence[str]] = [fields.get(name) or () for name in names]
     wanted, failures = found
     errors: list[FieldError] = []
     for name, conditions in zip(names, found, strict=True):
-        errors += validate_list(conditions, _CONDITIONS_AT_MOST, _validate_key, f"{path}.{name}")
+        errors += validate_list(rules, conditions, _CONDITIONS_AT_MOST, partial(_validate_key, rules), f"{path}.{name}")
     for name, conditions in zip(names, found, strict=True):
         for place, condition in enumerate(conditions):
             where = f"{path}.{name}[{place}]"

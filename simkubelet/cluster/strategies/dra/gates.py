@@ -1,27 +1,28 @@
 """Fields of resource.k8s.io that are dropped while their feature gate is off, unless the old object has them.
 
-The fields of a gate are dropped without a word. Tolerations and ``distinctAttribute`` are not dropped in 1.34, though
-their gates are off. Of the fields that are new in 1.36 and 1.37 all gates are off by default.
+The fields of a gate are dropped without a word. Of the fields that are new in 1.36 and 1.37 all gates are off by
+default.
 
 Source: ``dropDisabledFields`` in pkg/registry/resource/{deviceclass,resourceclaim,resourceclaimtemplate,
-resourceslice}/strategy.go (kubernetes v1.34.4, v1.36.3, v1.37.2); pkg/api/resourceclaimspec/util.go (v1.37.2).
+resourceslice}/strategy.go (kubernetes v1.34.4, v1.35.4, v1.36.3, v1.37.2); pkg/api/resourceclaimspec/util.go (v1.37.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from ....dra.pod_claims import allocation_results
 from ....model.version import EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ...objects.objects import JSON
+from .rules import Rules
 
 __all__ = [
     "DEVICE_STATUS",
-    "drop_claim_fields",
     "drop_class_fields",
     "drop_slice_fields",
-    "drop_template_fields",
+    "drop_spec_fields",
+    "drop_status_fields",
     "gates_of",
     "is_in_use",
 ]
@@ -42,17 +43,24 @@ _LATER: Final = Difference(
     {"1.26": False, "1.36": True},
     _SOURCE,
 )
+_PARTS_APART: Final = Difference(
+    "a gate's fields stay in a claim's spec where the old spec has some, whatever the status has; `tolerations` and "
+    "`distinctAttribute` have gates, and `allocationTimestamp` has none",
+    {"1.26": False, "1.35": True},
+    "pkg/api/resourceclaimspec/util.go, pkg/registry/resource/resourceclaim/strategy.go (kubernetes v1.34.4, v1.35.4)",
+)
 
 DEVICE_STATUS: Final = "DRAResourceClaimDeviceStatus"
 _BINDING: Final = "DRADeviceBindingConditions"
 _CAPACITY: Final = "DRAConsumableCapacity"
+_TAINTS_GATE: Final = "DRADeviceTaints"
 _DERIVED: Final = "DRADerivedAttributes"
 _OPTIONAL: Final = "DRAOptionalNodeOperations"
 _BY_GATE: Final = {
     "DRAAdminAccess": _ADMIN_ACCESS,
     "DRAPrioritizedList": _PRIORITIZED_LIST,
     DEVICE_STATUS: _DEVICE_STATUS,
-    "DRADeviceTaints": _LATER,
+    _TAINTS_GATE: _LATER,
     "DRAPartitionableDevices": _LATER,
     _CAPACITY: _LATER,
     _BINDING: _LATER,
@@ -67,38 +75,40 @@ def gates_of(release: Version, chosen: Mapping[str, bool]) -> frozenset[str]:
     return of_devices | ({EXTENDED_CLAIMS} if FEATURE_GATES[EXTENDED_CLAIMS].is_on(release, chosen) else set())
 
 
-def drop_claim_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
-    """Drop the fields of a ResourceClaim whose gates are off."""
-    for gate, places in (
-        ("DRAPrioritizedList", _alternatives),
-        ("DRAAdminAccess", _admin_access),
-        (DEVICE_STATUS, _device_status),
-        (_BINDING, _claim_conditions),
-        (_CAPACITY, _claim_capacity),
-        (_DERIVED, _derived_attributes),
-        (_OPTIONAL, _operations_of_results),
-    ):
-        is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
-        if not is_on and not (old is not None and is_in_use(gate, old)):
+def drop_spec_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
+    """Drop the fields of a ResourceClaim's spec whose gates are off; a template's spec has the form of a claim."""
+    if old is not None and rules.of(_PARTS_APART):
+        old = {"spec": old.get("spec")}
+    for gate, places in _IN_SPEC.items():
+        if gate == _TAINTS_GATE and not rules.of(_PARTS_APART):
+            continue
+        if gate not in rules.gates and not (old is not None and is_in_use(rules, gate, old)):
             _drop(places(new))
+            if gate == _CAPACITY and rules.of(_PARTS_APART):
+                _drop(_distinct_attributes(new))
 
 
-def drop_template_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
-    """Drop the fields of a ResourceClaimTemplate whose gates are off."""
-    drop_claim_fields(new["spec"], None if old is None else old["spec"], gates)
+def drop_status_fields(rules: Rules, new: JSON, old: JSON) -> None:
+    """Drop the fields of a ResourceClaim's status whose gates are off."""
+    for gate, places in _IN_STATUS.items():
+        if _is_on(rules, gate, needs_status=not rules.of(_PARTS_APART)) or is_in_use(rules, gate, old):
+            continue
+        _drop(places(new))
+        if gate == _BINDING and not rules.of(_PARTS_APART):
+            _drop(_allocation_time(new))
 
 
-def drop_class_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+def drop_class_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
     """Drop the fields of a DeviceClass whose gates are off."""
     is_used = old is not None and "extendedResourceName" in (old.get("spec") or {})
-    if EXTENDED_CLAIMS not in gates and not is_used:
+    if EXTENDED_CLAIMS not in rules.gates and not is_used:
         new["spec"].pop("extendedResourceName", None)
 
 
-def drop_slice_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+def drop_slice_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
     """Drop the fields of a ResourceSlice whose gates are off."""
     for gate, places in (
-        ("DRADeviceTaints", _taints),
+        (_TAINTS_GATE, _taints),
         ("DRAPartitionableDevices", _partitions),
         (_BINDING, _device_conditions),
         (_CAPACITY, _device_capacity),
@@ -108,27 +118,22 @@ def drop_slice_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> No
         ("DRAPartitionableDevicesType", _partition_type),
         (_OPTIONAL, _operations_of_slice),
     ):
-        is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
-        if not is_on and not (old is not None and _has_any(places(old))):
+        if not _is_on(rules, gate, needs_status=True) and not (old is not None and _has_any(places(old))):
             _drop(places(new))
 
 
-def is_in_use(gate: str, claim: JSON) -> bool:
+def is_in_use(rules: Rules, gate: str, claim: JSON) -> bool:
     """Whether a ResourceClaim has fields of a gate."""
-    if gate == _CAPACITY:
-        constraints = (_claim_devices(claim).get("constraints") or (),)
-        if any("distinctAttribute" in one for each in constraints for one in each):
-            return True
-    places = {
-        "DRAPrioritizedList": _alternatives,
-        "DRAAdminAccess": _admin_access,
-        DEVICE_STATUS: _device_status,
-        _BINDING: _claim_conditions,
-        _CAPACITY: _claim_capacity,
-        _DERIVED: _derived_attributes,
-        _OPTIONAL: _operations_of_results,
-    }
-    return _has_any(places[gate](claim))
+    if gate == _CAPACITY and _has_any(_distinct_attributes(claim)):
+        return True
+    if gate == _BINDING and not rules.of(_PARTS_APART) and _has_any(_allocation_time(claim)):
+        return True
+    return any(_has_any(fields[gate](claim)) for fields in (_IN_SPEC, _IN_STATUS) if gate in fields)
+
+
+def _is_on(rules: Rules, gate: str, *, needs_status: bool) -> bool:
+    """Whether a gate is on; that of binding conditions, in some places, with that of the status of devices."""
+    return gate in rules.gates and not (needs_status and gate == _BINDING and DEVICE_STATUS not in rules.gates)
 
 
 def _drop(places: _Places) -> None:
@@ -155,18 +160,24 @@ def _alternatives(claim: JSON) -> _Places:
 
 
 def _admin_access(claim: JSON) -> _Places:
-    exact = [request["exactly"] for request in _requests(claim) if request.get("exactly") is not None]
-    return [(part, ("adminAccess",)) for part in (*exact, *allocation_results(claim))]
+    return [(request["exactly"], ("adminAccess",)) for request in _requests(claim) if request.get("exactly")]
+
+
+def _granted_access(claim: JSON) -> _Places:
+    return [(result, ("adminAccess",)) for result in allocation_results(claim)]
 
 
 def _device_status(claim: JSON) -> _Places:
     return [(claim.get("status") or {}, ("devices",))]
 
 
-def _claim_conditions(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
-    yield (claim.get("status") or {}).get("allocation") or {}, ("allocationTimestamp",)
-    for result in allocation_results(claim):
-        yield result, ("bindingConditions", "bindingFailureConditions")
+def _allocation_time(claim: JSON) -> _Places:
+    return [((claim.get("status") or {}).get("allocation") or {}, ("allocationTimestamp",))]
+
+
+def _claim_conditions(claim: JSON) -> _Places:
+    names = ("bindingConditions", "bindingFailureConditions")
+    return [(result, names) for result in allocation_results(claim)]
 
 
 def _choices(claim: JSON) -> Iterator[JSON]:
@@ -174,6 +185,10 @@ def _choices(claim: JSON) -> Iterator[JSON]:
     for request in _requests(claim):
         yield request.get("exactly") or {}
         yield from request.get("firstAvailable") or ()
+
+
+def _tolerations(claim: JSON) -> _Places:
+    return [(choice, ("tolerations",)) for choice in _choices(claim)]
 
 
 def _derived_attributes(claim: JSON) -> _Places:
@@ -184,9 +199,15 @@ def _operations_of_results(claim: JSON) -> _Places:
     return [(result, ("skipNodeOperations",)) for result in allocation_results(claim)]
 
 
-def _claim_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
-    for choice in _choices(claim):
-        yield choice, ("capacity",)
+def _asked_capacity(claim: JSON) -> _Places:
+    return [(choice, ("capacity",)) for choice in _choices(claim)]
+
+
+def _distinct_attributes(claim: JSON) -> _Places:
+    return [(constraint, ("distinctAttribute",)) for constraint in _claim_devices(claim).get("constraints") or ()]
+
+
+def _consumed_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
     for result in allocation_results(claim):
         yield result, ("shareID", "consumedCapacity")
     for device in (claim.get("status") or {}).get("devices") or ():
@@ -244,3 +265,21 @@ def _partition_type(slice_: JSON) -> _Places:
 
 def _operations_of_slice(slice_: JSON) -> _Places:
     return [(slice_["spec"], ("skipNodeOperations",))]
+
+
+_IN_SPEC: Final[Mapping[str, Callable[[JSON], _Places]]] = {
+    "DRAPrioritizedList": _alternatives,
+    _TAINTS_GATE: _tolerations,
+    "DRAAdminAccess": _admin_access,
+    _CAPACITY: _asked_capacity,
+    _DERIVED: _derived_attributes,
+}
+"""Gate -> its fields in the spec of a claim, in the order in which they are dropped."""
+_IN_STATUS: Final[Mapping[str, Callable[[JSON], _Places]]] = {
+    DEVICE_STATUS: _device_status,
+    "DRAAdminAccess": _granted_access,
+    _CAPACITY: _consumed_capacity,
+    _BINDING: _claim_conditions,
+    _OPTIONAL: _operations_of_results,
+}
+"""Gate -> its fields in the status."""

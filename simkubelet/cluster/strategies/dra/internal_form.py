@@ -1,6 +1,7 @@
 """Parts of objects as messages of the API server show them: by the names of its own types, with all that is not set.
 
-Source: pkg/apis/resource/types.go, pkg/apis/core/types.go (kubernetes v1.34.4); the types have no JSON names.
+Source: pkg/apis/resource/types.go, pkg/apis/core/types.go (kubernetes v1.34.4, v1.36.3, v1.37.2); the types have no
+JSON names.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ....model.version import Difference, Version
 from ...objects.objects import JSON
 
 __all__ = ["METADATA_FIELDS", "internal"]
@@ -33,7 +35,7 @@ METADATA_FIELDS: Final = (
 
 _REQUEST: Final = (
     "DeviceClassName Selectors:[]DeviceSelector AllocationMode Count:int AdminAccess:* Tolerations:[]DeviceToleration "
-    "Capacity:*CapacityRequirements"
+    "Capacity:*CapacityRequirements DerivedAttributes:[]DeviceDerivedAttribute"
 )
 _TYPES: Final[Mapping[str, str]] = {
     "AllocationResult": "Devices:DeviceAllocationResult NodeSelector:*NodeSelector AllocationTimestamp:*",
@@ -41,14 +43,18 @@ _TYPES: Final[Mapping[str, str]] = {
     "CapacityRequirements": "Requests:[]",
     "DeviceAllocationConfiguration": "Source Requests:[] Opaque:*OpaqueDeviceConfiguration",
     "DeviceAllocationResult": "Results:[]DeviceRequestAllocationResult Config:[]DeviceAllocationConfiguration",
-    "DeviceAttribute": "IntValue:* BoolValue:* StringValue:* VersionValue:*",
+    "DeviceAttribute": (
+        "IntValue:* BoolValue:* StringValue:* VersionValue:* "
+        "IntValues:[] BoolValues:[] StringValues:[] VersionValues:[]"
+    ),
     "DeviceClaim": "Requests:[]DeviceRequest Constraints:[]DeviceConstraint Config:[]DeviceClaimConfiguration",
     "DeviceClaimConfiguration": "Requests:[] Opaque:*OpaqueDeviceConfiguration",
     "DeviceConstraint": "Requests:[] MatchAttribute:* DistinctAttribute:*",
+    "DeviceDerivedAttribute": "Name Expression",
     "DeviceRequest": "Name Exactly:*ExactDeviceRequest FirstAvailable:[]DeviceSubRequest",
     "DeviceRequestAllocationResult": (
         "Request Driver Pool Device AdminAccess:* Tolerations:[]DeviceToleration BindingConditions:[] "
-        "BindingFailureConditions:[] ShareID:* ConsumedCapacity:[]"
+        "BindingFailureConditions:[] ShareID:* ConsumedCapacity:[] SkipNodeOperations:[]"
     ),
     "DeviceSelector": "CEL:*CELDeviceSelector",
     "DeviceSubRequest": f"Name {_REQUEST.replace('AdminAccess:* ', '')}",
@@ -61,33 +67,46 @@ _TYPES: Final[Mapping[str, str]] = {
     "ResourceClaimSpec": "Devices:DeviceClaim",
 }
 """Type -> its fields in order: texts, or after a colon numbers, pointers, lists or maps, or what has fields itself."""
+_LISTS: Final = ("IntValues", "BoolValues", "StringValues", "VersionValues")
+_NEW_FIELDS: Final = Difference(
+    "further fields of objects of `resource.k8s.io` that messages show by the names of Go's types",
+    {"1.26": (), "1.36": _LISTS, "1.37": (*_LISTS, "DerivedAttributes", "SkipNodeOperations")},
+    "pkg/apis/resource/types.go (kubernetes v1.34.4, v1.36.3, v1.37.2)",
+)
+_NEWEST: Final = tuple(_NEW_FIELDS.values.values())[-1]
 _JSON_NAMES: Final = {
     "CEL": "cel",
     "IntValue": "int",
     "BoolValue": "bool",
     "StringValue": "string",
     "VersionValue": "version",
+    "IntValues": "ints",
+    "BoolValues": "bools",
+    "StringValues": "strings",
+    "VersionValues": "versions",
 }
 
 
-def internal(type_: str, value: JSON | None) -> JSON:
-    """A part of an object in the form of this internal type."""
+def internal(type_: str, value: JSON | None, release: Version) -> JSON:
+    """A part of an object in the form of this internal type of a release."""
     found: JSON = {}
     for field in _TYPES[type_].split():
         name, _, of = field.partition(":")
+        if name in _NEWEST and name not in _NEW_FIELDS.at(release):
+            continue
         inner = (value or {}).get(_JSON_NAMES.get(name, name[0].lower() + name[1:]))
-        found[name] = _shown(inner, of)
+        found[name] = _shown(inner, of, release)
     return found
 
 
-def _shown(value: Any, of: str) -> Any:
+def _shown(value: Any, of: str, release: Version) -> Any:
     inner = of.lstrip("*[]")
     if of.startswith("[]"):
         if isinstance(value, dict):
             return dict(sorted(value.items())) or None
-        return [internal(inner, one) for one in value] if value and inner else value or None
+        return [internal(inner, one, release) for one in value] if value and inner else value or None
     if of.startswith("*"):
-        return internal(inner, value) if value is not None and inner else value
+        return internal(inner, value, release) if value is not None and inner else value
     if of == "int":
         return value or 0
-    return internal(of, value) if of else value or ""
+    return internal(of, value, release) if of else value or ""

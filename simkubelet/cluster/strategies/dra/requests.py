@@ -1,19 +1,22 @@
 """What an API server refuses in requests for devices: in the specs of ResourceClaims and their templates.
 
 Source: pkg/apis/resource/validation/validation.go, ``validateDeviceClaim``; pkg/apis/core/validation/validation.go,
-``ValidateTemplateObjectMeta`` (kubernetes v1.34.4).
+``ValidateTemplateObjectMeta`` (kubernetes v1.34.4, v1.35.4, v1.36.3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.metadata import validate_annotations
 from ...api.registry.names import is_dns_subdomain
 from ..scheduling_validation import validate_labels
 from .fields import (
+    CAPACITY,
     CONFIGS_AT_MOST,
     REQUESTS_AT_MOST,
     Fields,
@@ -26,6 +29,7 @@ from .fields import (
     validate_toleration,
 )
 from .internal_form import METADATA_FIELDS
+from .rules import Rules
 
 __all__ = [
     "RequestNames",
@@ -47,53 +51,60 @@ _ONE_OF: Final = "exactly one of `exactly` or `firstAvailable` is required"
 _NO_REQUEST: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
-_CAPACITY: Final = "DRAConsumableCapacity"
+_ONE_FIRST: Final = Difference(
+    "of a request with both `exactly` and `firstAvailable`, or none, nothing else is checked but its name",
+    {"1.26": False, "1.35": True},
+    "pkg/apis/resource/validation/validation.go, ``validateDeviceRequest`` (kubernetes v1.34.4, v1.35.4)",
+)
 _OF_TEMPLATES: Final = ("annotations", "labels")
 
 
-def validate_claim_spec(spec: Fields, path: str, gates: Collection[str], *, stored: bool) -> list[FieldError]:
+def validate_claim_spec(rules: Rules, spec: Fields, path: str, *, stored: bool) -> list[FieldError]:
     """What is wrong with a claim's spec; `stored` where it cannot have changed since it was accepted."""
     devices = spec.get("devices") or {}
     names, where = request_names(spec), f"{path}.devices"
     return [
         *validate_set(
+            rules,
             devices.get("requests"),
             REQUESTS_AT_MOST,
-            _validate_request,
+            partial(_validate_request, rules),
             lambda request: str(request.get("name") or ""),
             f"{where}.requests",
             "name",
         ),
         *validate_list(
+            rules,
             devices.get("constraints"),
             _CONSTRAINTS_AT_MOST,
-            lambda constraint, at: _validate_constraint(constraint, at, names, gates),
+            lambda constraint, at: _validate_constraint(rules, constraint, at, names),
             f"{where}.constraints",
         ),
         *validate_list(
+            rules,
             devices.get("config"),
             CONFIGS_AT_MOST,
             lambda config, at: [
-                *validate_requests_of(config, at, names),
-                *validate_configuration(config, at, stored=stored),
+                *validate_requests_of(rules, config, at, names),
+                *validate_configuration(rules, config, at, stored=stored),
             ],
             f"{where}.config",
         ),
     ]
 
 
-def validate_template_spec(spec: Fields, path: str, gates: Collection[str], *, stored: bool) -> list[FieldError]:
+def validate_template_spec(rules: Rules, spec: Fields, path: str, *, stored: bool) -> list[FieldError]:
     """What is wrong with a template's spec: of the metadata for claims it may have labels and annotations only."""
     metadata, where = spec.get("metadata") or {}, f"{path}.metadata"
     return [
-        *validate_annotations(metadata.get("annotations") or {}, f"{where}.annotations"),
-        *validate_labels(metadata.get("labels") or {}, f"{where}.labels"),
+        *validate_annotations(metadata.get("annotations") or {}, f"{where}.annotations", rules.release),
+        *validate_labels(metadata.get("labels") or {}, f"{where}.labels", rules.release),
         *(
             FieldError.forbidden(f"{where}.{name}", "cannot be set")
             for name in METADATA_FIELDS
             if name not in _OF_TEMPLATES and metadata.get(name) not in (None, "", 0, [])
         ),
-        *validate_claim_spec(spec.get("spec") or {}, f"{path}.spec", gates, stored=stored),
+        *validate_claim_spec(rules, spec.get("spec") or {}, f"{path}.spec", stored=stored),
     ]
 
 
@@ -105,9 +116,10 @@ def request_names(spec: Fields) -> RequestNames:
     }
 
 
-def validate_requests_of(fields: Fields, path: str, names: RequestNames) -> list[FieldError]:
+def validate_requests_of(rules: Rules, fields: Fields, path: str, names: RequestNames) -> list[FieldError]:
     """The ``requests`` of a constraint or a configuration."""
     return validate_set(
+        rules,
         fields.get("requests"),
         REQUESTS_AT_MOST,
         lambda name, at: validate_request_name(name, at, names),
@@ -127,30 +139,38 @@ def validate_request_name(name: str, path: str, names: RequestNames) -> list[Fie
     return errors if is_known else [*errors, no_request]
 
 
-def _validate_request(request: Fields, path: str) -> list[FieldError]:
+def _validate_request(rules: Rules, request: Fields, path: str) -> list[FieldError]:
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
     errors = validate_label(request.get("name") or "", f"{path}.name")
+    fault = _not_one(path, has_exactly=exactly is not None, has_alternatives=bool(alternatives))
+    if fault is not None and rules.of(_ONE_FIRST):
+        return [*errors, fault]
     errors += validate_set(
+        rules,
         alternatives,
         _ALTERNATIVES_AT_MOST,
         lambda each, at: [
             *validate_label(each.get("name") or "", f"{at}.name"),
-            *_validate_choice(each, at),
+            *_validate_choice(rules, each, at),
         ],
         lambda each: str(each.get("name") or ""),
         f"{path}.firstAvailable",
         "name",
     )
     if exactly is not None:
-        errors += _validate_choice(exactly, f"{path}.exactly")
-    if exactly is None and not alternatives:
-        errors.append(FieldError.required(path, _ONE_OF))
-    if exactly is not None and alternatives:
-        errors.append(FieldError.invalid(path, None, f"{_ONE_OF}, but multiple fields are set"))
-    return errors
+        errors += _validate_choice(rules, exactly, f"{path}.exactly")
+    return errors if fault is None else [*errors, fault]
 
 
-def _validate_choice(request: Fields, path: str) -> list[FieldError]:
+def _not_one(path: str, *, has_exactly: bool, has_alternatives: bool) -> FieldError | None:
+    """What is wrong with a request that has not one of its two forms."""
+    if has_exactly == has_alternatives:
+        several = f"{_ONE_OF}, but multiple fields are set"
+        return FieldError.invalid(path, None, several) if has_exactly else FieldError.required(path, _ONE_OF)
+    return None
+
+
+def _validate_choice(rules: Rules, request: Fields, path: str) -> list[FieldError]:
     """What a request and each of its alternatives have: a class, selectors, how many devices, tolerations."""
     class_name = request.get("deviceClassName") or ""
     errors = [] if class_name else [FieldError.required(f"{path}.deviceClassName")]
@@ -158,10 +178,11 @@ def _validate_choice(request: Fields, path: str) -> list[FieldError]:
         FieldError.invalid(f"{path}.deviceClassName", class_name, fault)
         for fault in (is_dns_subdomain(class_name) if class_name else ())
     ]
-    errors += validate_selectors(request.get("selectors"), f"{path}.selectors")
+    errors += validate_selectors(rules, request.get("selectors"), f"{path}.selectors")
     errors += _validate_count(request.get("allocationMode") or "", request.get("count") or 0, path)
-    # Their number has no limit in 1.34.
-    return errors + validate_list(request.get("tolerations"), -1, validate_toleration, f"{path}.tolerations")
+    # Their number has no limit.
+    tolerations = request.get("tolerations")
+    return errors + validate_list(rules, tolerations, -1, partial(validate_toleration, rules), f"{path}.tolerations")
 
 
 def _validate_count(mode: str, count: int, path: str) -> list[FieldError]:
@@ -175,14 +196,12 @@ def _validate_count(mode: str, count: int, path: str) -> list[FieldError]:
             return [FieldError.not_supported(f"{path}.allocationMode", mode, (_ALL, _EXACT_COUNT))]
 
 
-def _validate_constraint(
-    constraint: Fields, path: str, names: RequestNames, gates: Collection[str]
-) -> list[FieldError]:
-    errors = validate_requests_of(constraint, path, names)
+def _validate_constraint(rules: Rules, constraint: Fields, path: str, names: RequestNames) -> list[FieldError]:
+    errors = validate_requests_of(rules, constraint, path, names)
     for name in ("matchAttribute", "distinctAttribute"):
         if constraint.get(name) is not None:
-            return errors + validate_full_name(constraint[name], f"{path}.{name}")
-    if _CAPACITY in gates:
+            return errors + validate_full_name(rules, constraint[name], f"{path}.{name}")
+    if CAPACITY in rules.gates:
         # None is set; the message is the real one's.
         why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
         return [*errors, FieldError.required(path, why)]

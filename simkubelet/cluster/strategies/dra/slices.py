@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ....model.version import Difference, Version
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ..scheduling_validation import validate_node_selector
 from .capacity import validate_capacity
@@ -29,6 +29,8 @@ from .fields import (
     validate_taint,
 )
 from .internal_form import internal
+from .node_resources import validate_node_resources
+from .rules import Rules
 
 __all__ = ["validate_slice_spec"]
 
@@ -41,14 +43,23 @@ _SLICE_COUNTERS_AT_MOST: Final = 1024
 _SHARED_COUNTERS_AT_MOST: Final = 32
 _ADVANCED_DEVICES_AT_MOST: Final = 64
 _COUNTER_SETS_AT_MOST: Final = 8
+_COUNTERS_OF_SET_AT_MOST: Final = 32
 _COUNTER_SETS_OF_DEVICE_AT_MOST: Final = 2
 _VALUE_AT_MOST: Final = 64
+_VALUES_AT_MOST: Final = 48
+_SCALARS: Final = ("int", "bool", "string", "version")
+_LISTS: Final = ("bools", "ints", "strings", "versions")
 _LONGEST_NAME: Final = 63 + 1 + 32
 _LONGEST_LABEL: Final = 63
 _COUNTERS_OF_POOL: Final = Difference(
     "shared counters are in slices of their own, for the devices of the whole pool; before, in that of the devices",
     {"1.26": False, "1.35": True},
     "pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4, v1.35.4)",
+)
+_NO_VALUE_IS_MISSING: Final = Difference(
+    "an attribute of a device without a value has a missing one, else a wrong one",
+    {"1.26": True, "1.35": False},
+    "pkg/apis/resource/validation/validation.go, ``validateDeviceAttribute`` (kubernetes v1.34.4, v1.35.4)",
 )
 _IMMUTABLE: Final = "field is immutable"
 _NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
@@ -69,44 +80,57 @@ _VERSION: Final = re.compile(
 )
 
 
-def validate_slice_spec(spec: Fields, old: Fields | None, path: str, release: Version) -> list[FieldError]:
+def validate_slice_spec(rules: Rules, spec: Fields, old: Fields | None, path: str) -> list[FieldError]:
     """What is wrong with a slice's spec; `old` is None where the slice is new."""
-    errors = validate_driver_name(spec.get("driver") or "", f"{path}.driver")
+    errors = validate_driver_name(rules, spec.get("driver") or "", f"{path}.driver")
     errors += _validate_pool(spec.get("pool") or {}, f"{path}.pool")
     if old is not None:
         errors += _validate_settled(spec, old, path)
-    errors += _validate_nodes(spec, path)
-    if _COUNTERS_OF_POOL.at(release):
-        return errors + _validate_parts_of_pool(spec, path)
-    errors += _validate_devices(spec, f"{path}.devices")
+    errors += _validate_nodes(rules, spec, path)
+    if rules.of(_COUNTERS_OF_POOL):
+        return errors + _validate_parts_of_pool(rules, spec, old, path)
+    errors += _validate_devices(rules, spec, f"{path}.devices")
     shared, where = spec.get("sharedCounters") or (), f"{path}.sharedCounters"
     if (count := _counters(shared)) > _SHARED_COUNTERS_AT_MOST:
         why = f"the total number of shared counters must not exceed {_SHARED_COUNTERS_AT_MOST}"
         errors.append(FieldError.invalid(where, count, why))
-    return errors + _validate_named(shared, -1, _validate_counter_set, where)
+    return errors + _validate_named(rules, shared, -1, partial(_validate_counter_set, rules), where)
 
 
-def _validate_parts_of_pool(spec: Fields, path: str) -> list[FieldError]:
+def _validate_parts_of_pool(rules: Rules, spec: Fields, old: Fields | None, path: str) -> list[FieldError]:
     """Devices, or the counters that they share; whether these are there is seen where devices are allocated."""
     errors = []
     devices: Sequence[Fields] = spec.get("devices") or ()
     if spec.get("devices") is not None and spec.get("sharedCounters") is not None:
         errors.append(FieldError.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
-    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    devices_at_most = _ADVANCED_DEVICES_AT_MOST if is_advanced else _DEVICES_AT_MOST
-    errors += _validate_named(devices, devices_at_most, _device_check(spec, None), f"{path}.devices")
-    shared = spec.get("sharedCounters")
-    return errors + _validate_named(shared, _COUNTER_SETS_AT_MOST, _validate_counter_set, f"{path}.sharedCounters")
+    devices_at_most = _ADVANCED_DEVICES_AT_MOST if any(map(_is_advanced, devices)) else _DEVICES_AT_MOST
+    errors += _validate_named(rules, devices, devices_at_most, _device_check(rules, spec, None, old), f"{path}.devices")
+    shared, check_set = spec.get("sharedCounters"), partial(_validate_counter_set, rules)
+    return errors + _validate_named(rules, shared, _COUNTER_SETS_AT_MOST, check_set, f"{path}.sharedCounters")
 
 
-def _validate_named(items: Sequence[Fields] | None, limit: int, check: Check[Fields], path: str) -> list[FieldError]:
+def _is_advanced(device: Fields) -> bool:
+    """Whether a slice with such a device may have fewer of them."""
+    has_lists = any(
+        attribute.get(name) is not None for attribute in (device.get("attributes") or {}).values() for name in _LISTS
+    )
+    return bool(device.get("taints") or device.get("consumesCounters") or has_lists)
+
+
+def _validate_named(
+    rules: Rules, items: Sequence[Fields] | None, limit: int, check: Check[Fields], path: str
+) -> list[FieldError]:
     """Items that each have a name of their own."""
-    return validate_set(items, limit, check, lambda one: str(one.get("name") or ""), path, "name")
+    return validate_set(rules, items, limit, check, lambda one: str(one.get("name") or ""), path, "name")
 
 
-def _device_check(spec: Fields, shared: Mapping[str, Fields] | None) -> Check[Fields]:
+def _device_check(rules: Rules, spec: Fields, shared: Mapping[str, Fields] | None, old: Fields | None) -> Check[Fields]:
     """What checks a device of a slice; see `_validate_device`."""
-    return partial(_validate_device, shared=shared, has_own_nodes=bool(spec.get("perDeviceNodeSelection")))
+    before: dict[str, Fields] = {}
+    for device in (old or {}).get("devices") or ():
+        before.setdefault(device.get("name") or "", device)
+    has_own_nodes = bool(spec.get("perDeviceNodeSelection"))
+    return partial(_validate_device, rules, before, shared=shared, has_own_nodes=has_own_nodes)
 
 
 def _validate_pool(pool: Fields, path: str) -> list[FieldError]:
@@ -130,16 +154,16 @@ def _validate_settled(spec: Fields, old: Fields, path: str) -> list[FieldError]:
     return [FieldError.invalid(f"{path}.{name}", new, _IMMUTABLE) for name, new, before in values if new != before]
 
 
-def _validate_nodes(spec: Fields, path: str) -> list[FieldError]:
+def _validate_nodes(rules: Rules, spec: Fields, path: str) -> list[FieldError]:
     """Where the devices of a slice are: one of four fields says it."""
     node, selector = spec.get("nodeName"), spec.get("nodeSelector")
     errors, chosen = _validate_node_name(node, f"{path}.nodeName", "must be either unset or set to a non-empty string")
     if selector is not None:
         chosen.append("nodeSelector")
-        errors += validate_node_selector(selector, f"{path}.nodeSelector")
+        errors += validate_node_selector(selector, f"{path}.nodeSelector", rules.release)
         terms = selector.get("nodeSelectorTerms") or ()
         if len(terms) != 1:
-            shown = internal("NodeSelector", dict(selector))["NodeSelectorTerms"]
+            shown = internal("NodeSelector", dict(selector), rules.release)["NodeSelectorTerms"]
             why = "must have exactly one node selector term"
             errors.append(FieldError.invalid(f"{path}.nodeSelector.nodeSelectorTerms", shown, why))
     for name in ("allNodes", "perDeviceNodeSelection"):
@@ -164,10 +188,10 @@ def _one_of(chosen: Sequence[str], path: str, none: str, several: str) -> list[F
     return [FieldError.invalid(path, f"{{{shown}}}", several)] if len(chosen) > 1 else []
 
 
-def _validate_devices(spec: Fields, path: str) -> list[FieldError]:
+def _validate_devices(rules: Rules, spec: Fields, path: str) -> list[FieldError]:
     devices: Sequence[Fields] = spec.get("devices") or ()
     shared = {one.get("name") or "": one.get("counters") or {} for one in spec.get("sharedCounters") or ()}
-    errors = _validate_named(devices, _DEVICES_AT_MOST, _device_check(spec, shared), path)
+    errors = _validate_named(rules, devices, _DEVICES_AT_MOST, _device_check(rules, spec, shared, None), path)
     count = sum(_counters(device.get("consumesCounters") or ()) for device in devices)
     if count > _SLICE_COUNTERS_AT_MOST:
         why = f"the total number of counters in devices must not exceed {_SLICE_COUNTERS_AT_MOST}"
@@ -180,64 +204,104 @@ def _counters(sets: Sequence[Fields]) -> int:
 
 
 def _validate_device(
-    device: Fields, path: str, shared: Mapping[str, Fields] | None, *, has_own_nodes: bool
+    rules: Rules,
+    before: Mapping[str, Fields],
+    device: Fields,
+    path: str,
+    *,
+    shared: Mapping[str, Fields] | None,
+    has_own_nodes: bool,
 ) -> list[FieldError]:
-    """What is wrong with a device; `shared` is None where the counters are in other slices of the pool."""
+    """What is wrong with a device.
+
+    Args:
+        rules: of the server.
+        before: the devices of the slice that is replaced, by name; parts that stay may be wrong.
+        device: to be checked.
+        path: of it.
+        shared: the counters of the slice by set; None where they are in other slices of the pool.
+        has_own_nodes: whether it says itself where it is.
+    """
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     errors = validate_label(device.get("name") or "", f"{path}.name")
     if (count := len(attributes) + len(capacity)) > _ATTRIBUTES_AT_MOST:
         why = f"the total number of attributes and capacities must not exceed {_ATTRIBUTES_AT_MOST}"
         errors.append(FieldError.invalid(path, count, why))
-    errors += validate_map(attributes, _LONGEST_NAME, validate_name, _validate_attribute, f"{path}.attributes")
+    if (count := sum(map(_count_values, attributes.values()))) > _VALUES_AT_MOST:
+        why = f"the total number of attribute values must not exceed {_VALUES_AT_MOST}"
+        errors.append(FieldError.invalid(path, count, why))
+    check_name = partial(validate_name, rules)
+    check_attribute = partial(_validate_attribute, rules)
+    errors += validate_map(rules, attributes, _LONGEST_NAME, check_name, check_attribute, f"{path}.attributes")
     is_shared = bool(device.get("allowMultipleAllocations"))
     errors += validate_map(
+        rules,
         capacity,
         _LONGEST_NAME,
-        validate_name,
-        lambda one, at: validate_capacity(one, at, is_shared=is_shared),
+        check_name,
+        lambda one, at: validate_capacity(rules, one, at, is_shared=is_shared),
         f"{path}.capacity",
     )
-    taints_at_most = _TAINTS_AT_MOST if shared is not None else _LATER_TAINTS_AT_MOST
-    errors += validate_list(device.get("taints"), taints_at_most, validate_taint, f"{path}.taints")
-    errors += _validate_consumption(device.get("consumesCounters") or (), path, shared)
+    old = before.get(device.get("name") or "")
+    if old is None or (old.get("taints") or ()) != (device.get("taints") or ()):
+        taints, limit = device.get("taints"), _TAINTS_AT_MOST if shared is not None else _LATER_TAINTS_AT_MOST
+        errors += validate_list(rules, taints, limit, partial(validate_taint, rules), f"{path}.taints")
+    errors += _validate_consumption(rules, device.get("consumesCounters") or (), path, shared)
     if has_own_nodes:
-        errors += _validate_nodes_of_device(device, path)
+        errors += _validate_nodes_of_device(rules, device, path)
     elif any(device.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes")):
         errors.append(FieldError.invalid(path, None, _NO_NODES_OF_DEVICE))
-    return errors + validate_binding_conditions(device, path)
+    return [
+        *errors,
+        *validate_binding_conditions(rules, device, path),
+        *validate_node_resources(device, capacity, path),
+    ]
 
 
-def _validate_attribute(attribute: Fields, path: str) -> list[FieldError]:
+def _count_values(attribute: Fields) -> int:
+    return sum(len(attribute.get(name) or ()) for name in _LISTS) or 1
+
+
+def _validate_attribute(rules: Rules, attribute: Fields, path: str) -> list[FieldError]:
     errors = []
-    chosen = [name for name in ("int", "bool", "string", "version") if attribute.get(name) is not None]
+    chosen = [name for name in (*_SCALARS, *_LISTS) if attribute.get(name) is not None]
     for name in ("string", "version"):
-        value = attribute.get(name)
-        if value is None:
-            continue
-        if name == "version" and not _VERSION.fullmatch(value):
-            why = "must be a string compatible with semver.org spec 2.0.0"
-            errors.append(FieldError.invalid(f"{path}.version", value, why))
-        if len(value.encode()) > _VALUE_AT_MOST:
-            errors.append(FieldError.too_long(f"{path}.{name}", _VALUE_AT_MOST))
+        if attribute.get(name) is not None:
+            errors += _validate_text(attribute[name], f"{path}.{name}", is_version=name == "version")
+    for name in ("strings", "versions"):
+        for place, value in enumerate(attribute.get(name) or ()):
+            errors += _validate_text(value, f"{path}.{name}[{place}]", is_version=name == "versions")
     why = "exactly one value must be specified"
     if not chosen:
-        errors.append(FieldError.required(path, why))
+        none = FieldError.required(path, why) if rules.of(_NO_VALUE_IS_MISSING) else FieldError.invalid(path, "", why)
+        errors.append(none)
     if len(chosen) > 1:
-        errors.append(FieldError.invalid(path, internal("DeviceAttribute", dict(attribute)), why))
+        errors.append(FieldError.invalid(path, internal("DeviceAttribute", dict(attribute), rules.release), why))
+    return errors
+
+
+def _validate_text(value: str, path: str, *, is_version: bool) -> list[FieldError]:
+    errors = []
+    if is_version and not _VERSION.fullmatch(value):
+        why = "must be a string compatible with semver.org spec 2.0.0"
+        errors.append(FieldError.invalid(path, value, why))
+    if len(value.encode()) > _VALUE_AT_MOST:
+        errors.append(FieldError.too_long(path, _VALUE_AT_MOST))
     return errors
 
 
 def _validate_consumption(
-    consumed: Sequence[Fields], path: str, shared: Mapping[str, Fields] | None
+    rules: Rules, consumed: Sequence[Fields], path: str, shared: Mapping[str, Fields] | None
 ) -> list[FieldError]:
     """What a device takes of the counters that it shares with others."""
     where = f"{path}.consumesCounters"
     errors = validate_set(
+        rules,
         consumed,
         -1 if shared is not None else _COUNTER_SETS_OF_DEVICE_AT_MOST,
         lambda one, at: [
-            *([] if one.get("counterSet") else [FieldError.required(f"{at}.counterSet")]),
-            *_validate_counters(one, at),
+            *_validate_set_name(one.get("counterSet") or "", f"{at}.counterSet", is_checked=shared is None),
+            *_validate_counters(rules, one, at),
         ],
         lambda one: str(one.get("counterSet") or ""),
         where,
@@ -263,24 +327,30 @@ def _validate_consumption(
     return errors
 
 
-def _validate_counter_set(counters: Fields, path: str) -> list[FieldError]:
-    name = counters.get("name") or ""
-    errors = validate_label(name, f"{path}.name") if name else [FieldError.required(f"{path}.name")]
-    return errors + _validate_counters(counters, path)
+def _validate_set_name(name: str, path: str, *, is_checked: bool) -> list[FieldError]:
+    if not name:
+        return [FieldError.required(path)]
+    return validate_label(name, path) if is_checked else []
 
 
-def _validate_counters(fields: Fields, path: str) -> list[FieldError]:
+def _validate_counter_set(rules: Rules, counters: Fields, path: str) -> list[FieldError]:
+    errors = _validate_set_name(counters.get("name") or "", f"{path}.name", is_checked=True)
+    return errors + _validate_counters(rules, counters, path)
+
+
+def _validate_counters(rules: Rules, fields: Fields, path: str) -> list[FieldError]:
     counters, where = fields.get("counters") or {}, f"{path}.counters"
     if not counters:
         return [FieldError.required(where)]
-    return validate_map(counters, _LONGEST_LABEL, validate_label, lambda counter, at: [], where)
+    limit = _COUNTERS_OF_SET_AT_MOST if rules.of(_COUNTERS_OF_POOL) else -1
+    return validate_map(rules, counters, _LONGEST_LABEL, validate_label, lambda counter, at: [], where, limit)
 
 
-def _validate_nodes_of_device(device: Fields, path: str) -> list[FieldError]:
+def _validate_nodes_of_device(rules: Rules, device: Fields, path: str) -> list[FieldError]:
     errors, chosen = _validate_node_name(device.get("nodeName"), f"{path}.nodeName", "must not be empty")
     if device.get("nodeSelector") is not None:
         chosen.append("nodeSelector")
-        errors += validate_node_selector(device["nodeSelector"], f"{path}.nodeSelector")
+        errors += validate_node_selector(device["nodeSelector"], f"{path}.nodeSelector", rules.release)
     if device.get("allNodes"):
         chosen.append("allNodes")
     elif device.get("allNodes") is not None:

@@ -7,11 +7,12 @@ pkg/registry/resource/utils.go; pkg/apis/resource/v1/defaults.go; pkg/apis/resou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ....golang.text import quoted
 from ....model.resources import is_extended_resource
-from ....model.version import Version
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.registry import Strategy, keep_all_but_status, keep_status
 from ...objects.objects import JSON, Key, Objects
@@ -19,19 +20,32 @@ from .claim_status import allocated_devices, device_key, validate_claim_status
 from .fields import CONFIGS_AT_MOST, validate_configuration, validate_list, validate_selectors
 from .gates import (
     DEVICE_STATUS,
-    drop_claim_fields,
     drop_class_fields,
     drop_slice_fields,
-    drop_template_fields,
+    drop_spec_fields,
+    drop_status_fields,
     is_in_use,
 )
 from .internal_form import METADATA_FIELDS, internal
 from .requests import validate_claim_spec, validate_template_spec
+from .rules import Rules
 from .slices import validate_slice_spec
 
 __all__ = ["device_strategies"]
 
 _IMMUTABLE: Final = "field is immutable"
+_AS_NEW: Final = Difference(
+    "an update of a ResourceClaim is checked as a new one is, too, not only whether the spec is the same; a wrong "
+    "update of a DeviceClass or of a template is reported twice",
+    {"1.26": True, "1.35": False},
+    "pkg/registry/resource/{resourceclaim,deviceclass}/strategy.go, ``ValidateUpdate``; "
+    "pkg/apis/resource/validation/validation.go (kubernetes v1.34.4, v1.35.4)",
+)
+_WARNS_OF_CAPITALS: Final = Difference(
+    "the writer of a ResourceSlice is warned of capital letters in its driver's name",
+    {"1.26": False, "1.35": True},
+    "pkg/registry/resource/resourceslice/strategy.go, ``WarningsOnCreate`` (kubernetes v1.34.4, v1.35.4)",
+)
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _NO_ADMIN: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
 _EXACT_COUNT: Final = "ExactCount"
@@ -78,21 +92,20 @@ def _drop_empty(fields: JSON, *names: str) -> None:
             fields.pop(name, None)
 
 
-def device_strategies(objects: Objects, gates: Collection[str], release: Version) -> Mapping[str, Strategy]:
+def device_strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
     """The rules of the group's kinds, as `Registry` takes them.
 
     Args:
         objects: where namespaces are, and the date.
-        gates: those that are on; see `gates_of`.
-        release: whose rules they are.
+        rules: of the server.
     """
     return {
-        "deviceclasses.resource.k8s.io": _DeviceClassStrategy(gates),
-        _CLAIMS: _ResourceClaimStrategy(objects, gates),
-        f"{_CLAIMS}/v1beta1": _ResourceClaimStrategy(objects, gates, _default_flat_requests),
-        _TEMPLATES: _ResourceClaimTemplateStrategy(objects, gates),
-        f"{_TEMPLATES}/v1beta1": _ResourceClaimTemplateStrategy(objects, gates, _default_flat_requests),
-        "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, gates, release),
+        "deviceclasses.resource.k8s.io": _DeviceClassStrategy(rules),
+        _CLAIMS: _ResourceClaimStrategy(objects, rules),
+        f"{_CLAIMS}/v1beta1": _ResourceClaimStrategy(objects, rules, _default_flat_requests),
+        _TEMPLATES: _ResourceClaimTemplateStrategy(objects, rules),
+        f"{_TEMPLATES}/v1beta1": _ResourceClaimTemplateStrategy(objects, rules, _default_flat_requests),
+        "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, rules),
     }
 
 
@@ -101,35 +114,37 @@ class _DeviceClassStrategy(Strategy):
 
     empty: Mapping[str, Any] = {"spec": {}}
 
-    def __init__(self, gates: Collection[str]) -> None:
-        self._gates = gates
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     def default(self, new: JSON) -> None:
         new.setdefault("spec", {})
 
     def prepare_for_create(self, new: JSON) -> None:
         new["metadata"]["generation"] = 1
-        drop_class_fields(new, None, self._gates)
+        drop_class_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return _class_errors(new["spec"], stored=False)
+        return _class_errors(self._rules, new["spec"], stored=False)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
-        drop_class_fields(new, old, self._gates)
+        drop_class_fields(self._rules, new, old)
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (new["spec"] != old["spec"])
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         is_same = new["spec"].get("config") == old["spec"].get("config")
-        return [*self.validate(new), *_class_errors(new["spec"], stored=is_same)]
+        errors = self.validate(new) if self._rules.of(_AS_NEW) else []
+        return [*errors, *_class_errors(self._rules, new["spec"], stored=is_same)]
 
 
-def _class_errors(spec: JSON, *, stored: bool) -> list[FieldError]:
+def _class_errors(rules: Rules, spec: JSON, *, stored: bool) -> list[FieldError]:
     errors = [
-        *validate_selectors(spec.get("selectors"), "spec.selectors"),
+        *validate_selectors(rules, spec.get("selectors"), "spec.selectors"),
         *validate_list(
+            rules,
             spec.get("config"),
             CONFIGS_AT_MOST,
-            lambda config, at: validate_configuration(config, at, stored=stored),
+            lambda config, at: validate_configuration(rules, config, at, stored=stored),
             "spec.config",
         ),
     ]
@@ -144,11 +159,9 @@ class _ResourceClaimStrategy(Strategy):
 
     empty: Mapping[str, Any] = {"spec": {"devices": {"requests": None}}, "status": {}}
 
-    def __init__(
-        self, objects: Objects, gates: Collection[str], default: Callable[[JSON], None] = _default_requests
-    ) -> None:
+    def __init__(self, objects: Objects, rules: Rules, default: Callable[[JSON], None] = _default_requests) -> None:
         self._objects = objects
-        self._gates = gates
+        self._rules = rules
         self._default_requests = default
 
     def default(self, new: JSON) -> None:
@@ -164,34 +177,41 @@ class _ResourceClaimStrategy(Strategy):
 
     def prepare_for_create(self, new: JSON) -> None:
         new["status"] = {}
-        drop_claim_fields(new, None, self._gates)
+        drop_spec_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
         return [
             *_admin_errors(new["spec"], new, self._objects),
-            *validate_claim_spec(new["spec"], "spec", self._gates, stored=False),
+            *validate_claim_spec(self._rules, new["spec"], "spec", stored=False),
         ]
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         keep_status(new, old)
-        drop_claim_fields(new, old, self._gates)
+        drop_spec_fields(self._rules, new, old)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        errors = validate_claim_spec(new["spec"], "spec", self._gates, stored=False)
+        changed = []
         if new["spec"] != old["spec"]:
-            errors.append(FieldError.invalid("spec", internal("ResourceClaimSpec", new["spec"]), _IMMUTABLE))
-        return errors + validate_claim_spec(new["spec"], "spec", self._gates, stored=True)
+            shown = internal("ResourceClaimSpec", new["spec"], self._rules.release)
+            changed.append(FieldError.invalid("spec", shown, _IMMUTABLE))
+        if not self._rules.of(_AS_NEW):
+            return changed
+        return [
+            *validate_claim_spec(self._rules, new["spec"], "spec", stored=False),
+            *changed,
+            *validate_claim_spec(self._rules, new["spec"], "spec", stored=True),
+        ]
 
     def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
         keep_all_but_status(new, old)
-        if DEVICE_STATUS in self._gates or is_in_use(DEVICE_STATUS, old):
+        drop_status_fields(self._rules, new, old)
+        if DEVICE_STATUS in self._rules.gates or is_in_use(self._rules, DEVICE_STATUS, old):
             _drop_deallocated(new["status"], old)
-        drop_claim_fields(new, old, self._gates)
 
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
         path = "status.allocation.devices.results"
         asks = [] if any(result.get("adminAccess") for result in _results(old)) else _results(new)
-        return [*_admin_access(asks, path, new, self._objects), *validate_claim_status(new, old)]
+        return [*_admin_access(asks, path, new, self._objects), *validate_claim_status(self._rules, new, old)]
 
 
 class _ResourceClaimTemplateStrategy(Strategy):
@@ -199,11 +219,9 @@ class _ResourceClaimTemplateStrategy(Strategy):
 
     empty: Mapping[str, Any] = {"spec": {"metadata": {}, "spec": {"devices": {"requests": None}}}}
 
-    def __init__(
-        self, objects: Objects, gates: Collection[str], default: Callable[[JSON], None] = _default_requests
-    ) -> None:
+    def __init__(self, objects: Objects, rules: Rules, default: Callable[[JSON], None] = _default_requests) -> None:
         self._objects = objects
-        self._gates = gates
+        self._rules = rules
         self._default_requests = default
 
     def default(self, new: JSON) -> None:
@@ -212,25 +230,28 @@ class _ResourceClaimTemplateStrategy(Strategy):
         self._default_requests(spec.setdefault("spec", {}))
 
     def prepare_for_create(self, new: JSON) -> None:
-        drop_template_fields(new, None, self._gates)
+        drop_spec_fields(self._rules, new["spec"], None)
 
     def validate(self, new: JSON) -> list[FieldError]:
         return [
             *_admin_errors(new["spec"]["spec"], new, self._objects),
-            *validate_template_spec(new["spec"], "spec", self._gates, stored=False),
+            *validate_template_spec(self._rules, new["spec"], "spec", stored=False),
         ]
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
-        drop_template_fields(new, old, self._gates)
+        drop_spec_fields(self._rules, new["spec"], old["spec"])
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        errors = validate_template_spec(new["spec"], "spec", self._gates, stored=False)
+        changed = []
         if new["spec"] != old["spec"]:
             metadata = new["spec"]["metadata"]
             shown = {name: _sorted(metadata[name]) for name in METADATA_FIELDS if metadata.get(name)}
-            shown["Spec"] = internal("ResourceClaimSpec", new["spec"]["spec"])
-            errors.append(FieldError.invalid("spec", shown, _IMMUTABLE))
-        return errors + validate_template_spec(new["spec"], "spec", self._gates, stored=True)
+            shown["Spec"] = internal("ResourceClaimSpec", new["spec"]["spec"], self._rules.release)
+            changed.append(FieldError.invalid("spec", shown, _IMMUTABLE))
+        errors = [*validate_template_spec(self._rules, new["spec"], "spec", stored=False), *changed]
+        if self._rules.of(_AS_NEW):
+            errors += validate_template_spec(self._rules, new["spec"], "spec", stored=True)
+        return errors
 
 
 class _ResourceSliceStrategy(Strategy):
@@ -240,10 +261,9 @@ class _ResourceSliceStrategy(Strategy):
         "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}, "devices": None}
     }
 
-    def __init__(self, objects: Objects, gates: Collection[str], release: Version) -> None:
+    def __init__(self, objects: Objects, rules: Rules) -> None:
         self._objects = objects
-        self._gates = gates
-        self._release = release
+        self._rules = rules
 
     def default(self, new: JSON) -> None:
         spec = new.setdefault("spec", {})
@@ -254,6 +274,8 @@ class _ResourceSliceStrategy(Strategy):
         for device in spec.setdefault("devices", None) or ():
             for amount in (*(device.get("capacity") or {}).values(), *_counters(device.get("consumesCounters"))):
                 amount.setdefault("value", "0")
+            for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+                mapping.setdefault("allocationMultiplier", "1")
             for taint in device.get("taints") or ():
                 taint.setdefault("timeAdded", self._objects.wall_time.now())
                 _drop_empty(taint, "value")
@@ -262,18 +284,25 @@ class _ResourceSliceStrategy(Strategy):
 
     def prepare_for_create(self, new: JSON) -> None:
         new["metadata"]["generation"] = 1
-        drop_slice_fields(new, None, self._gates)
+        drop_slice_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return validate_slice_spec(new["spec"], None, "spec", self._release)
+        return validate_slice_spec(self._rules, new["spec"], None, "spec")
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         # Compared before fields are dropped, so each update that has some of them counts.
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (new["spec"] != old["spec"])
-        drop_slice_fields(new, old, self._gates)
+        drop_slice_fields(self._rules, new, old)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        return validate_slice_spec(new["spec"], old["spec"], "spec", self._release)
+        return validate_slice_spec(self._rules, new["spec"], old["spec"], "spec")
+
+    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
+        driver: str = new["spec"]["driver"]
+        if driver == driver.lower() or not self._rules.of(_WARNS_OF_CAPITALS):
+            return []
+        why = f"driver names should be lowercase; {quoted(driver)} contains uppercase characters"
+        return [f"spec.driver: {why}"]
 
 
 def _counters(sets: Sequence[JSON] | None) -> Iterator[JSON]:
