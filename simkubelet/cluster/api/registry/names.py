@@ -12,6 +12,7 @@ from ....model.version import DEFAULT, Difference, Version, version
 
 __all__ = [
     "is_c_identifier",
+    "is_caseless_subdomain",
     "is_dns_label",
     "is_dns_subdomain",
     "is_label_value",
@@ -46,6 +47,10 @@ _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character"
 )
+_CASELESS_RULE: Final = (
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
 _QUALIFIED_RULE: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )
@@ -59,9 +64,9 @@ _LABEL_VALUE_RULE: Final = (
 )
 
 
-def is_dns_label(text: str) -> list[str]:
-    """What keeps a text from being a DNS-1123 label."""
-    faults = _too_long(text, 63)
+def is_dns_label(text: str, release: Version | None = None) -> list[str]:
+    """What keeps a text from being a DNS-1123 label; a release where a type declares that it is one."""
+    faults = _too_long(text, 63, release)
     if not re.fullmatch(_LABEL, text):
         faults.append(
             "must not contain dots"
@@ -72,10 +77,21 @@ def is_dns_label(text: str) -> list[str]:
 
 
 def is_dns_subdomain(text: str, release: Version | None = None) -> list[str]:
-    """What keeps a text from being a DNS-1123 subdomain; a release where it is part of a label's key."""
+    """What keeps a text from being a DNS-1123 subdomain; a release where it is in a label's key or declared."""
     faults = _too_long(text, 253, release)
     if not re.fullmatch(_SUBDOMAIN, text):
         faults.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
+    return faults
+
+
+def is_caseless_subdomain(text: str, release: Version) -> list[str]:
+    """What keeps a text from being a subdomain with letters of either case, where a type declares that it is one.
+
+    Source: apimachinery/pkg/api/validate/content/dns.go, ``IsDNS1123SubdomainCaseless`` (v0.37.2).
+    """
+    faults = _too_long(text, 253, release)
+    if not re.fullmatch(_SUBDOMAIN, text, re.IGNORECASE | re.ASCII):
+        faults.append(_rule(_CASELESS_RULE, _SUBDOMAIN, "Example.com"))
     return faults
 
 

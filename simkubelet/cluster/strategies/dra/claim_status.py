@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from ipaddress import IPv6Address, ip_interface
 from typing import Final, TypeAlias
 
@@ -17,18 +18,17 @@ from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_qualified_name
 from ..scheduling_validation import validate_node_selector
+from .device_names import validate_driver_name, validate_label, validate_pool_name, validate_uid
 from .fields import (
     CONFIGS_AT_MOST,
     Fields,
     validate_binding_conditions,
     validate_configuration,
-    validate_driver_name,
-    validate_label,
     validate_list,
-    validate_pool_name,
     validate_raw,
     validate_set,
-    validate_uid,
+    validate_skipped,
+    validate_toleration,
 )
 from .internal_form import internal
 from .requests import RequestNames, request_names, validate_request_name, validate_requests_of
@@ -58,6 +58,16 @@ _REASON_RULE: Final = (
 _NO_ADDRESS: Final = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 _HIDDEN: Final[dict[str, object]] = {"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}}
 """How Go's JSON shows the key of a device where it does not reach the texts."""
+_TOLERATIONS_COUNT: Final = Difference(
+    "the tolerations of an allocated device are checked",
+    {"1.26": False, "1.37": True},
+    "pkg/apis/resource/validation/validation.go, ``validateDeviceRequestAllocationResult`` (v1.36.3, v1.37.2)",
+)
+_MISSING_IN_CONDITIONS: Final = Difference(
+    "an empty type or status of a condition of a device is a missing value, and a repeated type is named by its place",
+    {"1.26": False, "1.37": True},
+    "apimachinery/pkg/apis/meta/v1/validation/validation.go, ``ValidateConditions`` (v0.36.3, v0.37.2)",
+)
 _KEYS_ARE_HIDDEN: Final = Difference(
     "a message about a device of a claim's status shows its driver, pool, name and share as `{}`",
     {"1.26": True, "1.35": False},
@@ -163,8 +173,18 @@ def _validate_result(rules: Rules, result: Fields, path: str, names: RequestName
         *validate_request_name(result.get("request") or "", f"{path}.request", names),
         *_validate_place(rules, result, path),
         *validate_binding_conditions(rules, result, path),
+        *_validate_tolerations(rules, result, path),
         *_validate_share(result, path),
+        *validate_skipped(result, path),
     ]
+
+
+def _validate_tolerations(rules: Rules, result: Fields, path: str) -> list[FieldError]:
+    if not rules.of(_TOLERATIONS_COUNT):
+        return []
+    return validate_list(
+        rules, result.get("tolerations"), -1, partial(validate_toleration, rules), f"{path}.tolerations"
+    )
 
 
 def _validate_place(rules: Rules, device: Fields, path: str) -> list[FieldError]:
@@ -204,18 +224,24 @@ def _validate_conditions(rules: Rules, conditions: Sequence[Fields], path: str) 
     types = [condition.get("type") or "" for condition in conditions]
     for place, condition in enumerate(conditions):
         where = f"{path}[{place}]"
+        has_place_only = rules.of(_MISSING_IN_CONDITIONS)
         if types[place] in types[:place]:
-            errors.append(FieldError.duplicate(f"{where}.type", types[place]))
-        faults = is_qualified_name(types[place], rules.release)
-        errors += [FieldError.invalid(f"{where}.type", types[place], fault) for fault in faults]
-        errors += _validate_condition(condition, where)
+            errors.append(FieldError.duplicate(where if has_place_only else f"{where}.type", types[place]))
+        if not types[place] and has_place_only:
+            errors.append(FieldError.required(f"{where}.type", "is required"))
+        else:
+            faults = is_qualified_name(types[place], rules.release)
+            errors += [FieldError.invalid(f"{where}.type", types[place], fault) for fault in faults]
+        errors += _validate_condition(rules, condition, where)
     return errors
 
 
-def _validate_condition(condition: Fields, path: str) -> list[FieldError]:
+def _validate_condition(rules: Rules, condition: Fields, path: str) -> list[FieldError]:
     errors = []
     status, reason = condition.get("status") or "", condition.get("reason") or ""
-    if status not in _STATUSES:
+    if not status and rules.of(_MISSING_IN_CONDITIONS):
+        errors.append(FieldError.required(f"{path}.status"))
+    elif status not in _STATUSES:
         errors.append(FieldError.not_supported(f"{path}.status", status, _STATUSES))
     if condition.get("observedGeneration", 0) < 0:
         seen = condition["observedGeneration"]

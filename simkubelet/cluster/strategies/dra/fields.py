@@ -1,31 +1,26 @@
-"""Rules that fields of several kinds of resource.k8s.io share: lists, names of drivers, pools and attributes.
+"""Rules that fields of several kinds of resource.k8s.io share: lists, selectors, configurations, taints.
 
 Each function returns what is wrong, in the order in which the API server says it; where that is the order of a Go map,
 the names' order.
 
-Source: pkg/apis/resource/validation/validation.go; pkg/apis/core/validation/validation.go,
-``ValidateCSIDriverName`` (kubernetes v1.34.4, v1.35.4, v1.36.3).
+Source: pkg/apis/resource/validation/validation.go (kubernetes v1.34.4, v1.35.4, v1.36.3).
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ....golang.text import quoted
 from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import (
-    is_c_identifier,
-    is_dns_label,
-    is_dns_subdomain,
     is_label_value,
     is_qualified_name,
 )
 from ...objects.device_selector import expression_refusal
+from .device_names import validate_driver_name
 from .rules import Rules
 
 __all__ = [
@@ -37,20 +32,14 @@ __all__ = [
     "Fields",
     "validate_binding_conditions",
     "validate_configuration",
-    "validate_driver_name",
-    "validate_full_name",
-    "validate_label",
     "validate_list",
     "validate_map",
-    "validate_name",
-    "validate_pool_name",
     "validate_raw",
     "validate_selectors",
     "validate_set",
-    "validate_subdomain",
+    "validate_skipped",
     "validate_taint",
     "validate_toleration",
-    "validate_uid",
 ]
 
 T = TypeVar("T")
@@ -63,16 +52,8 @@ _SELECTORS_AT_MOST: Final = 32
 _CONDITIONS_AT_MOST: Final = 4
 _EXPRESSION_AT_MOST: Final = 10 * 1024
 _PARAMETERS_AT_MOST: Final = 10 * 1024
-_DRIVER_AT_MOST: Final = 63
-_POOL_AT_MOST: Final = 253
-_ID_AT_MOST: Final = 32
 _LEAST_SHOWN: Final = 16
 _OPERATORS: Final = ("Equal", "Exists")
-_UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_UID_RULE: Final = (
-    "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
-    "characters"
-)
 CAPACITY: Final = "DRAConsumableCapacity"
 """The gate of devices that several claims may share."""
 _LIST_FUNCTIONS: Final = Difference(
@@ -91,20 +72,6 @@ COUNTED_FIRST: Final = Difference(
 _KEYS_HAVE_PATHS: Final = Difference(
     "a wrong key of a map of `resource.k8s.io` is shown at the path of its value, else at that of the map",
     {"1.26": True, "1.36": False},
-    _VALIDATION,
-)
-_EMPTY_IS_MISSING: Final = Difference(
-    "an empty name of an attribute or capacity, or part of it, is a missing value, else a wrong one; an empty driver "
-    "is a wrong value as well as a missing one, else only that",
-    {"1.26": True, "1.35": False},
-    _VALIDATION,
-)
-_NO_DOMAIN: Final = Difference(
-    "what the name of an attribute in a constraint lacks",
-    {
-        "1.26": "must include a domain",
-        "1.35": "a fully qualified name must be a domain and a name separated by a slash",
-    },
     _VALIDATION,
 )
 _EFFECTS: Final = Difference(
@@ -184,103 +151,6 @@ def _truncated(key: str, longest: int) -> str:
         return key
     remaining = longest - 3
     return f"{key[: (remaining + 1) // 2]}...{key[len(key) - remaining // 2 :]}"
-
-
-# Names
-
-
-def validate_label(name: str, path: str) -> list[FieldError]:
-    """The name of a device, a request or a counter."""
-    return [FieldError.invalid(path, name, fault) for fault in is_dns_label(name)]
-
-
-def validate_subdomain(name: str, path: str) -> list[FieldError]:
-    """The name of a node or a class."""
-    return [FieldError.invalid(path, name, fault) for fault in is_dns_subdomain(name)]
-
-
-def validate_driver_name(rules: Rules, name: str, path: str) -> list[FieldError]:
-    """The name of a driver, or the domain of an attribute."""
-    errors = [] if name else [FieldError.required(path)]
-    if errors and not rules.of(_EMPTY_IS_MISSING):
-        return errors
-    if len(name.encode()) > _DRIVER_AT_MOST:
-        errors.append(FieldError.too_long(path, _DRIVER_AT_MOST))
-    return errors + [FieldError.invalid(path, name, fault) for fault in is_dns_subdomain(name.lower())]
-
-
-def validate_pool_name(name: str, path: str) -> list[FieldError]:
-    """The name of a pool: subdomains with slashes between them."""
-    if not name:
-        return [FieldError.required(path)]
-    errors = [FieldError.too_long(path, _POOL_AT_MOST)] if len(name.encode()) > _POOL_AT_MOST else []
-    return errors + [error for part in name.split("/") for error in validate_subdomain(part, path)]
-
-
-def validate_name(rules: Rules, name: str, path: str) -> list[FieldError]:
-    """The name of an attribute or a capacity: an identifier, with or without a domain."""
-    if not name and rules.of(_EMPTY_IS_MISSING):
-        return [FieldError.required(path, "name required")]
-    match name.split("/"):
-        case [id_]:
-            return _validate_identifier(id_, path)
-        case [domain, id_]:
-            return [
-                *(validate_driver_name(rules, domain, path) if domain else [_empty_part(rules, "domain", path)]),
-                *(_validate_identifier(id_, path) if id_ else [_empty_part(rules, "name", path)]),
-            ]
-        case _:
-            return []
-
-
-def _empty_part(rules: Rules, part: str, path: str) -> FieldError:
-    why = f"the {part} must not be empty"
-    return FieldError.required(path, why) if rules.of(_EMPTY_IS_MISSING) else FieldError.invalid(path, "", why)
-
-
-def validate_full_name(rules: Rules, name: str, path: str) -> list[FieldError]:
-    """The name of an attribute with its domain."""
-    errors = validate_name(rules, name, path)
-    if "/" not in name and (name or not rules.of(_EMPTY_IS_MISSING)):
-        errors.append(FieldError.invalid(path, name, rules.of(_NO_DOMAIN)))
-    return errors
-
-
-def _validate_identifier(id_: str, path: str) -> list[FieldError]:
-    errors = [FieldError.too_long(path, _ID_AT_MOST)] if len(id_.encode()) > _ID_AT_MOST else []
-    return errors + [FieldError.invalid(path, id_, fault) for fault in is_c_identifier(id_)]
-
-
-def validate_uid(uid: str, path: str) -> list[FieldError]:
-    """The id of a share of a device."""
-    if _UID.fullmatch(uid):
-        return []
-    why = _no_uuid(uid)
-    return [FieldError.invalid(path, uid, f"error validating uid: {why}" if why else _UID_RULE)]
-
-
-def _no_uuid(text: str) -> str:
-    """Why Go's library does not read a text as a UUID; empty where it does.
-
-    Source: github.com/google/uuid v1.6.0, uuid.go, ``Validate``.
-    """
-    plain = text
-    match len(text.encode()):
-        case 36:
-            pass
-        case 45:
-            if text[:9].lower() != "urn:uuid:":
-                return f"invalid urn prefix: {quoted(text[:9])}"
-            plain = text[9:]
-        case 38:
-            if not (text.startswith("{") and text.endswith("}")):
-                return "invalid bracketed UUID format"
-            plain = text[1:-1]
-        case 32:
-            return "" if re.fullmatch("[0-9a-fA-F]{32}", text) else "invalid UUID format"
-        case length:
-            return f"invalid UUID length: {length}"
-    return "" if _UID.fullmatch(plain.lower()) else "invalid UUID format"
 
 
 # Parts that several kinds have
@@ -363,6 +233,18 @@ def _validate_value(rules: Rules, value: str, path: str) -> list[FieldError]:
 def _validate_effect(rules: Rules, effect: str, path: str) -> list[FieldError]:
     effects = rules.of(_EFFECTS)
     return [] if effect in ("", *effects) else [FieldError.not_supported(path, effect, effects)]
+
+
+def validate_skipped(fields: Fields, path: str) -> list[FieldError]:
+    """The calls that a kubelet leaves out; what a driver has prepared it must be able to take back.
+
+    Source: pkg/apis/resource/validation/validation.go, ``validateSkipNodeOperations`` (kubernetes v1.37.2).
+    """
+    skipped = fields.get("skipNodeOperations") or ()
+    if "NodePrepareResources" not in skipped or {"NodeUnprepareResources", "*"} & set(skipped):
+        return []
+    why = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"
+    return [FieldError.invalid(f"{path}.skipNodeOperations", list(skipped), why)]
 
 
 def validate_binding_conditions(rules: Rules, fields: Fields, path: str) -> list[FieldError]:

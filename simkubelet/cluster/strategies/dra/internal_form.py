@@ -12,7 +12,7 @@ from typing import Any, Final
 from ....model.version import Difference, Version
 from ...objects.objects import JSON
 
-__all__ = ["METADATA_FIELDS", "internal"]
+__all__ = ["METADATA_FIELDS", "in_order", "internal"]
 
 METADATA_FIELDS: Final = (
     "name",
@@ -38,9 +38,14 @@ _REQUEST: Final = (
     "Capacity:*CapacityRequirements DerivedAttributes:[]DeviceDerivedAttribute"
 )
 _TYPES: Final[Mapping[str, str]] = {
+    "AllocatedDeviceStatus": (
+        "Driver Pool Device ShareID:* Conditions:[]Condition Data:* NetworkData:*NetworkDeviceData"
+    ),
     "AllocationResult": "Devices:DeviceAllocationResult NodeSelector:*NodeSelector AllocationTimestamp:*",
     "CELDeviceSelector": "Expression",
     "CapacityRequirements": "Requests:[]",
+    "Condition": "Type Status ObservedGeneration:int LastTransitionTime Reason Message",
+    "CounterSet": "Name Counters:[]",
     "DeviceAllocationConfiguration": "Source Requests:[] Opaque:*OpaqueDeviceConfiguration",
     "DeviceAllocationResult": "Results:[]DeviceRequestAllocationResult Config:[]DeviceAllocationConfiguration",
     "DeviceAttribute": (
@@ -50,6 +55,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "DeviceClaim": "Requests:[]DeviceRequest Constraints:[]DeviceConstraint Config:[]DeviceClaimConfiguration",
     "DeviceClaimConfiguration": "Requests:[] Opaque:*OpaqueDeviceConfiguration",
     "DeviceConstraint": "Requests:[] MatchAttribute:* DistinctAttribute:*",
+    "DeviceCounterConsumption": "CounterSet Counters:[] CompatibilityGroups:[]",
     "DeviceDerivedAttribute": "Name Expression",
     "DeviceRequest": "Name Exactly:*ExactDeviceRequest FirstAvailable:[]DeviceSubRequest",
     "DeviceRequestAllocationResult": (
@@ -60,10 +66,13 @@ _TYPES: Final[Mapping[str, str]] = {
     "DeviceSubRequest": f"Name {_REQUEST.replace('AdminAccess:* ', '')}",
     "DeviceToleration": "Key Operator Value Effect TolerationSeconds:*",
     "ExactDeviceRequest": _REQUEST,
+    "FlatDeviceRequest": f"Name {_REQUEST.replace(' Tolerations', ' FirstAvailable:[]DeviceSubRequest Tolerations')}",
+    "NetworkDeviceData": "InterfaceName IPs:[] HardwareAddress",
     "NodeSelector": "NodeSelectorTerms:[]NodeSelectorTerm",
     "NodeSelectorRequirement": "Key Operator Values:[]",
     "NodeSelectorTerm": "MatchExpressions:[]NodeSelectorRequirement MatchFields:[]NodeSelectorRequirement",
     "OpaqueDeviceConfiguration": "Driver Parameters:*",
+    "ResourceClaimConsumerReference": "APIGroup Resource Name UID",
     "ResourceClaimSpec": "Devices:DeviceClaim",
 }
 """Type -> its fields in order: texts, or after a colon numbers, pointers, lists or maps, or what has fields itself."""
@@ -75,7 +84,10 @@ _NEW_FIELDS: Final = Difference(
 )
 _NEWEST: Final = tuple(_NEW_FIELDS.values.values())[-1]
 _JSON_NAMES: Final = {
+    "APIGroup": "apiGroup",
     "CEL": "cel",
+    "IPs": "ips",
+    "UID": "uid",
     "IntValue": "int",
     "BoolValue": "bool",
     "StringValue": "string",
@@ -97,6 +109,28 @@ def internal(type_: str, value: JSON | None, release: Version) -> JSON:
         inner = (value or {}).get(_JSON_NAMES.get(name, name[0].lower() + name[1:]))
         found[name] = _shown(inner, of, release)
     return found
+
+
+def in_order(type_: str, value: JSON) -> JSON:
+    """A part of an object with the fields that it has, in the order of its type, without empty maps."""
+    found: JSON = {}
+    for field in _TYPES[type_].split():
+        name, _, of = field.partition(":")
+        name = _JSON_NAMES.get(name, name[0].lower() + name[1:])
+        is_map = of == "[]"
+        if name in value and not (is_map and not value[name]):
+            found[name] = _in_order(of.lstrip("*[]"), value[name], is_map=is_map)
+    return found
+
+
+def _in_order(type_: str, value: Any, *, is_map: bool) -> Any:
+    if value is None:
+        return None
+    if type_ in _TYPES and isinstance(value, list):
+        return [in_order(type_, item) for item in value]
+    if type_ in _TYPES:
+        return in_order(type_, value)
+    return dict(sorted(value.items())) if is_map and isinstance(value, dict) else value
 
 
 def _shown(value: Any, of: str, release: Version) -> Any:

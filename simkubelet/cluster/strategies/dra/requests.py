@@ -6,7 +6,7 @@ Source: pkg/apis/resource/validation/validation.go, ``validateDeviceClaim``; pkg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -15,14 +15,13 @@ from ...api.errors import FieldError
 from ...api.registry.metadata import validate_annotations
 from ...api.registry.names import is_dns_subdomain
 from ..scheduling_validation import validate_labels
+from .device_names import validate_full_name, validate_label
 from .fields import (
     CAPACITY,
     CONFIGS_AT_MOST,
     REQUESTS_AT_MOST,
     Fields,
     validate_configuration,
-    validate_full_name,
-    validate_label,
     validate_list,
     validate_selectors,
     validate_set,
@@ -63,12 +62,13 @@ def validate_claim_spec(rules: Rules, spec: Fields, path: str, *, stored: bool) 
     """What is wrong with a claim's spec; `stored` where it cannot have changed since it was accepted."""
     devices = spec.get("devices") or {}
     names, where = request_names(spec), f"{path}.devices"
+    compared = _compared_attributes(devices.get("constraints") or ())
     return [
         *validate_set(
             rules,
             devices.get("requests"),
             REQUESTS_AT_MOST,
-            partial(_validate_request, rules),
+            partial(_validate_request, rules, compared),
             lambda request: str(request.get("name") or ""),
             f"{where}.requests",
             "name",
@@ -139,7 +139,18 @@ def validate_request_name(name: str, path: str, names: RequestNames) -> list[Fie
     return errors if is_known else [*errors, no_request]
 
 
-def _validate_request(rules: Rules, request: Fields, path: str) -> list[FieldError]:
+def _compared_attributes(constraints: Sequence[Fields]) -> RequestNames:
+    """The attributes that constraints compare, by request; those that they compare of all requests are at ``""``."""
+    found: dict[str, set[str]] = {}
+    for constraint in constraints:
+        given = (constraint.get(name) for name in ("matchAttribute", "distinctAttribute"))
+        attribute = next((name for name in given if name is not None), None)
+        for request in constraint.get("requests") or ("",) if attribute is not None else ():
+            found.setdefault(request, set()).add(str(attribute))
+    return found
+
+
+def _validate_request(rules: Rules, compared: RequestNames, request: Fields, path: str) -> list[FieldError]:
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
     errors = validate_label(request.get("name") or "", f"{path}.name")
     fault = _not_one(path, has_exactly=exactly is not None, has_alternatives=bool(alternatives))
@@ -152,6 +163,7 @@ def _validate_request(rules: Rules, request: Fields, path: str) -> list[FieldErr
         lambda each, at: [
             *validate_label(each.get("name") or "", f"{at}.name"),
             *_validate_choice(rules, each, at),
+            *_validate_derived(rules, each, at, compared, request.get("name") or "", each.get("name") or ""),
         ],
         lambda each: str(each.get("name") or ""),
         f"{path}.firstAvailable",
@@ -159,6 +171,7 @@ def _validate_request(rules: Rules, request: Fields, path: str) -> list[FieldErr
     )
     if exactly is not None:
         errors += _validate_choice(rules, exactly, f"{path}.exactly")
+        errors += _validate_derived(rules, exactly, f"{path}.exactly", compared, request.get("name") or "")
     return errors if fault is None else [*errors, fault]
 
 
@@ -183,6 +196,23 @@ def _validate_choice(rules: Rules, request: Fields, path: str) -> list[FieldErro
     # Their number has no limit.
     tolerations = request.get("tolerations")
     return errors + validate_list(rules, tolerations, -1, partial(validate_toleration, rules), f"{path}.tolerations")
+
+
+def _validate_derived(rules: Rules, choice: Fields, path: str, compared: RequestNames, *names: str) -> list[FieldError]:
+    """The attributes that a request derives, which constraints must compare; that is no use of their expressions.
+
+    Source: pkg/apis/resource/validation/validation.go, ``validateDeviceDerivedAttribute`` (kubernetes v1.37.2).
+    """
+    reference = "/".join(names)
+    used = [name for request in {"", reference, reference.split("/")[0]} for name in compared.get(request, ())]
+    why = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+
+    def check(attribute: Fields, at: str) -> list[FieldError]:
+        name = attribute.get("name") or ""
+        return [FieldError.invalid(f"{at}.name", name, why)] if name and name not in used else []
+
+    attributes, where = choice.get("derivedAttributes"), f"{path}.derivedAttributes"
+    return validate_set(rules, attributes, -1, check, lambda attribute: str(attribute.get("name") or ""), where)
 
 
 def _validate_count(mode: str, count: int, path: str) -> list[FieldError]:

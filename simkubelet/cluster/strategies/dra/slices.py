@@ -14,22 +14,20 @@ from ....model.version import Difference
 from ...api.errors import FieldError
 from ..scheduling_validation import validate_node_selector
 from .capacity import validate_capacity
+from .device_names import validate_driver_name, validate_label, validate_name, validate_pool_name, validate_subdomain
 from .fields import (
     Check,
     Fields,
     validate_binding_conditions,
-    validate_driver_name,
-    validate_label,
     validate_list,
     validate_map,
-    validate_name,
-    validate_pool_name,
     validate_set,
-    validate_subdomain,
+    validate_skipped,
     validate_taint,
 )
 from .internal_form import internal
 from .node_resources import validate_node_resources
+from .partition_types import validate_partition_type
 from .rules import Rules
 
 __all__ = ["validate_slice_spec"]
@@ -55,6 +53,11 @@ _COUNTERS_OF_POOL: Final = Difference(
     "shared counters are in slices of their own, for the devices of the whole pool; before, in that of the devices",
     {"1.26": False, "1.35": True},
     "pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4, v1.35.4)",
+)
+_OLD_CAPACITY_STAYS: Final = Difference(
+    "an update may leave a device's capacity as it is, whatever is wrong with it",
+    {"1.26": False, "1.37": True},
+    "pkg/apis/resource/validation/validation.go, ``validateDevice`` (kubernetes v1.36.3, v1.37.2)",
 )
 _NO_VALUE_IS_MISSING: Final = Difference(
     "an attribute of a device without a value has a missing one, else a wrong one",
@@ -106,7 +109,8 @@ def _validate_parts_of_pool(rules: Rules, spec: Fields, old: Fields | None, path
     devices_at_most = _ADVANCED_DEVICES_AT_MOST if any(map(_is_advanced, devices)) else _DEVICES_AT_MOST
     errors += _validate_named(rules, devices, devices_at_most, _device_check(rules, spec, None, old), f"{path}.devices")
     shared, check_set = spec.get("sharedCounters"), partial(_validate_counter_set, rules)
-    return errors + _validate_named(rules, shared, _COUNTER_SETS_AT_MOST, check_set, f"{path}.sharedCounters")
+    errors += _validate_named(rules, shared, _COUNTER_SETS_AT_MOST, check_set, f"{path}.sharedCounters")
+    return [*errors, *validate_partition_type(rules, spec, path), *validate_skipped(spec, path)]
 
 
 def _is_advanced(device: Fields) -> bool:
@@ -234,15 +238,16 @@ def _validate_device(
     check_attribute = partial(_validate_attribute, rules)
     errors += validate_map(rules, attributes, _LONGEST_NAME, check_name, check_attribute, f"{path}.attributes")
     is_shared = bool(device.get("allowMultipleAllocations"))
-    errors += validate_map(
-        rules,
-        capacity,
-        _LONGEST_NAME,
-        check_name,
-        lambda one, at: validate_capacity(rules, one, at, is_shared=is_shared),
-        f"{path}.capacity",
-    )
     old = before.get(device.get("name") or "")
+    if old is None or (old.get("capacity") or {}) != capacity or not rules.of(_OLD_CAPACITY_STAYS):
+        errors += validate_map(
+            rules,
+            capacity,
+            _LONGEST_NAME,
+            check_name,
+            lambda one, at: validate_capacity(rules, one, at, is_shared=is_shared),
+            f"{path}.capacity",
+        )
     if old is None or (old.get("taints") or ()) != (device.get("taints") or ()):
         taints, limit = device.get("taints"), _TAINTS_AT_MOST if shared is not None else _LATER_TAINTS_AT_MOST
         errors += validate_list(rules, taints, limit, partial(validate_taint, rules), f"{path}.taints")

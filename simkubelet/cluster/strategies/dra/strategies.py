@@ -7,7 +7,7 @@ pkg/registry/resource/utils.go; pkg/apis/resource/v1/defaults.go; pkg/apis/resou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ....golang.text import quoted
@@ -17,6 +17,7 @@ from ...api.errors import FieldError
 from ...api.registry.registry import Strategy, keep_all_but_status, keep_status
 from ...objects.objects import JSON, Key, Objects
 from .claim_status import allocated_devices, device_key, validate_claim_status
+from .declared_fields import with_declared
 from .fields import CONFIGS_AT_MOST, validate_configuration, validate_list, validate_selectors
 from .gates import (
     DEVICE_STATUS,
@@ -51,6 +52,8 @@ _NO_ADMIN: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true`
 _EXACT_COUNT: Final = "ExactCount"
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
+_SLICES: Final = "resourceslices.resource.k8s.io"
+_V1BETA1: Final = "v1beta1"
 
 
 def _default_requests(spec: JSON, *, needs_class: bool = False) -> None:
@@ -100,22 +103,38 @@ def device_strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
         rules: of the server.
     """
     return {
-        "deviceclasses.resource.k8s.io": _DeviceClassStrategy(rules),
+        "deviceclasses.resource.k8s.io": _DeviceClassStrategy(objects, rules),
         _CLAIMS: _ResourceClaimStrategy(objects, rules),
-        f"{_CLAIMS}/v1beta1": _ResourceClaimStrategy(objects, rules, _default_flat_requests),
+        f"{_CLAIMS}/{_V1BETA1}": _ResourceClaimStrategy(objects, rules, _V1BETA1),
         _TEMPLATES: _ResourceClaimTemplateStrategy(objects, rules),
-        f"{_TEMPLATES}/v1beta1": _ResourceClaimTemplateStrategy(objects, rules, _default_flat_requests),
-        "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, rules),
+        f"{_TEMPLATES}/{_V1BETA1}": _ResourceClaimTemplateStrategy(objects, rules, _V1BETA1),
+        _SLICES: _ResourceSliceStrategy(objects, rules),
+        f"{_SLICES}/{_V1BETA1}": _ResourceSliceStrategy(objects, rules, _V1BETA1),
     }
 
 
-class _DeviceClassStrategy(Strategy):
+class _DeviceStrategy(Strategy):
+    """What the rules of the kinds have in common: they are those of one version of the group."""
+
+    kind: str = ""
+
+    def __init__(self, objects: Objects, rules: Rules, version: str = "v1") -> None:
+        self._objects = objects
+        self._rules = rules
+        self._version = version
+
+    def _default_requests(self, spec: JSON) -> None:
+        (_default_flat_requests if self._version == _V1BETA1 else _default_requests)(spec)
+
+    def _with_declared(self, errors: Sequence[FieldError], new: JSON, old: JSON | None) -> list[FieldError]:
+        return with_declared(self._rules, self._version, self.kind, errors, new, old)
+
+
+class _DeviceClassStrategy(_DeviceStrategy):
     """A class has selectors and configurations, which may change."""
 
+    kind = "DeviceClass"
     empty: Mapping[str, Any] = {"spec": {}}
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
 
     def default(self, new: JSON) -> None:
         new.setdefault("spec", {})
@@ -125,7 +144,8 @@ class _DeviceClassStrategy(Strategy):
         drop_class_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return _class_errors(self._rules, new["spec"], stored=False)
+        errors = _class_errors(self._rules, new["spec"], stored=False)
+        return self._with_declared(errors, new, None)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         drop_class_fields(self._rules, new, old)
@@ -134,7 +154,8 @@ class _DeviceClassStrategy(Strategy):
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         is_same = new["spec"].get("config") == old["spec"].get("config")
         errors = self.validate(new) if self._rules.of(_AS_NEW) else []
-        return [*errors, *_class_errors(self._rules, new["spec"], stored=is_same)]
+        errors += _class_errors(self._rules, new["spec"], stored=is_same)
+        return self._with_declared(errors, new, old)
 
 
 def _class_errors(rules: Rules, spec: JSON, *, stored: bool) -> list[FieldError]:
@@ -154,20 +175,17 @@ def _class_errors(rules: Rules, spec: JSON, *, stored: bool) -> list[FieldError]
     return errors
 
 
-class _ResourceClaimStrategy(Strategy):
+class _ResourceClaimStrategy(_DeviceStrategy):
     """A claim keeps its spec; what is allocated, and for whom, is its status, which does not change once it is set."""
 
+    kind = "ResourceClaim"
     empty: Mapping[str, Any] = {"spec": {"devices": {"requests": None}}, "status": {}}
-
-    def __init__(self, objects: Objects, rules: Rules, default: Callable[[JSON], None] = _default_requests) -> None:
-        self._objects = objects
-        self._rules = rules
-        self._default_requests = default
 
     def default(self, new: JSON) -> None:
         self._default_requests(new.setdefault("spec", {}))
         status = new.setdefault("status", {})
         for device in status.get("devices") or ():
+            _drop_empty(device.get("networkData") or {}, "interfaceName", "hardwareAddress")
             for condition in device.setdefault("conditions", None) or ():
                 _drop_empty(condition, "observedGeneration")
         allocation = status.get("allocation")
@@ -180,10 +198,11 @@ class _ResourceClaimStrategy(Strategy):
         drop_spec_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return [
+        errors = [
             *_admin_errors(new["spec"], new, self._objects),
             *validate_claim_spec(self._rules, new["spec"], "spec", stored=False),
         ]
+        return self._with_declared(errors, new, None)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         keep_status(new, old)
@@ -195,7 +214,7 @@ class _ResourceClaimStrategy(Strategy):
             shown = internal("ResourceClaimSpec", new["spec"], self._rules.release)
             changed.append(FieldError.invalid("spec", shown, _IMMUTABLE))
         if not self._rules.of(_AS_NEW):
-            return changed
+            return self._with_declared(changed, new, old)
         return [
             *validate_claim_spec(self._rules, new["spec"], "spec", stored=False),
             *changed,
@@ -211,18 +230,15 @@ class _ResourceClaimStrategy(Strategy):
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
         path = "status.allocation.devices.results"
         asks = [] if any(result.get("adminAccess") for result in _results(old)) else _results(new)
-        return [*_admin_access(asks, path, new, self._objects), *validate_claim_status(self._rules, new, old)]
+        errors = [*_admin_access(asks, path, new, self._objects), *validate_claim_status(self._rules, new, old)]
+        return self._with_declared(errors, new, old)
 
 
-class _ResourceClaimTemplateStrategy(Strategy):
+class _ResourceClaimTemplateStrategy(_DeviceStrategy):
     """A template keeps its spec, which has a claim's."""
 
+    kind = "ResourceClaimTemplate"
     empty: Mapping[str, Any] = {"spec": {"metadata": {}, "spec": {"devices": {"requests": None}}}}
-
-    def __init__(self, objects: Objects, rules: Rules, default: Callable[[JSON], None] = _default_requests) -> None:
-        self._objects = objects
-        self._rules = rules
-        self._default_requests = default
 
     def default(self, new: JSON) -> None:
         spec = new.setdefault("spec", {})
@@ -233,10 +249,11 @@ class _ResourceClaimTemplateStrategy(Strategy):
         drop_spec_fields(self._rules, new["spec"], None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return [
+        errors = [
             *_admin_errors(new["spec"]["spec"], new, self._objects),
             *validate_template_spec(self._rules, new["spec"], "spec", stored=False),
         ]
+        return self._with_declared(errors, new, None)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         drop_spec_fields(self._rules, new["spec"], old["spec"])
@@ -251,19 +268,16 @@ class _ResourceClaimTemplateStrategy(Strategy):
         errors = [*validate_template_spec(self._rules, new["spec"], "spec", stored=False), *changed]
         if self._rules.of(_AS_NEW):
             errors += validate_template_spec(self._rules, new["spec"], "spec", stored=True)
-        return errors
+        return self._with_declared(errors, new, old)
 
 
-class _ResourceSliceStrategy(Strategy):
+class _ResourceSliceStrategy(_DeviceStrategy):
     """A slice's driver, pool and node stay; its devices change."""
 
+    kind = "ResourceSlice"
     empty: Mapping[str, Any] = {
         "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}, "devices": None}
     }
-
-    def __init__(self, objects: Objects, rules: Rules) -> None:
-        self._objects = objects
-        self._rules = rules
 
     def default(self, new: JSON) -> None:
         spec = new.setdefault("spec", {})
@@ -287,7 +301,8 @@ class _ResourceSliceStrategy(Strategy):
         drop_slice_fields(self._rules, new, None)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return validate_slice_spec(self._rules, new["spec"], None, "spec")
+        errors = validate_slice_spec(self._rules, new["spec"], None, "spec")
+        return self._with_declared(errors, new, None)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         # Compared before fields are dropped, so each update that has some of them counts.
@@ -295,7 +310,8 @@ class _ResourceSliceStrategy(Strategy):
         drop_slice_fields(self._rules, new, old)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        return validate_slice_spec(self._rules, new["spec"], old["spec"], "spec")
+        errors = validate_slice_spec(self._rules, new["spec"], old["spec"], "spec")
+        return self._with_declared(errors, new, old)
 
     def warnings(self, new: JSON, old: JSON | None) -> list[str]:
         driver: str = new["spec"]["driver"]
