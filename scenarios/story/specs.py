@@ -26,10 +26,17 @@ CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 DRIVER_ROOT = "/var/lib/simkubelet/driver"
 """The folder on a node with fake GPUs in which their driver is installed, as a container brings one."""
 
-_GATES_OF_THE_API: Final = frozenset({"ContainerRestartRules", "ResourceHealthStatus", "SidecarContainers"})
-"""Feature gates without which an API server drops fields of pods.
+_GATES_OF_THE_API: Final = frozenset(
+    {
+        *("ContainerRestartRules", "ResourceHealthStatus", "SidecarContainers"),
+        *("DRADerivedAttributes", "DRADeviceCompatibilityGroups", "DRAFractionalCapacityRange"),
+        *("DRAListTypeAttributes", "DRANodeAllocatableResources", "DRAOptionalNodeOperations"),
+    }
+)
+"""Feature gates without which an API server drops fields of pods or of claims and devices, or refuses their values.
 
-Source: pkg/api/pod/util.go, ``dropDisabledFields``, ``dropDisabledPodStatusFields`` (kubernetes v1.34.4).
+Source: pkg/api/pod/util.go, ``dropDisabledFields``, ``dropDisabledPodStatusFields`` (kubernetes v1.34.4);
+pkg/registry/resource/resourceslice/strategy.go, pkg/api/resourceclaimspec/util.go (v1.37.2).
 """
 
 _MigProfile = Annotated[StrictStr, Field(pattern=r"^[0-9]+g\.[0-9]+gb(\+[a-z.]+)?$")]

@@ -167,11 +167,49 @@ FEATURE_GATES: Final[Mapping[str, Gate]] = {
             name=DYNAMIC_RESOURCES,
         ),
         Gate(
+            "the API server keeps `derivedAttributes` of requests, which the scheduler does not derive here",
+            {"1.26": None, "1.37": False},
+            "pkg/features/kube_features.go (kubernetes v1.36.3, v1.37.2)",
+            name="DRADerivedAttributes",
+        ),
+        Gate(
+            "the API server keeps `compatibilityGroups` of counters that devices consume, which the scheduler does not "
+            "compare here",
+            {"1.26": None, "1.37": False},
+            "pkg/features/kube_features.go (kubernetes v1.36.3, v1.37.2)",
+            name="DRADeviceCompatibilityGroups",
+        ),
+        Gate(
             "an extended resource that a DeviceClass names is served by DRA drivers where the node has none of it, "
             "which is simulated from 1.35 on",
             {"1.26": None, "1.35": False, "1.36": True},
             "pkg/features/kube_features.go (kubernetes v1.34.4, v1.35.4, v1.36.3, v1.37.2)",
             name=EXTENDED_CLAIMS,
+        ),
+        Gate(
+            "the API server takes fractions in the ranges of capacities that claims share",
+            {"1.26": None, "1.37": False},
+            "pkg/features/kube_features.go, pkg/apis/resource/validation/validation.go, ``validateRequestPolicyRange`` "
+            "(kubernetes v1.36.3, v1.37.2)",
+            name="DRAFractionalCapacityRange",
+        ),
+        Gate(
+            "the API server keeps lists as values of attributes of devices, which constraints do not compare here",
+            {"1.26": None, "1.36": False},
+            "pkg/features/kube_features.go (kubernetes v1.35.4, v1.36.3)",
+            name="DRAListTypeAttributes",
+        ),
+        Gate(
+            "the API server keeps what devices take of their node's resources, which the scheduler does not count here",
+            {"1.26": None, "1.36": False},
+            "pkg/features/kube_features.go (kubernetes v1.35.4, v1.36.3)",
+            name="DRANodeAllocatableResources",
+        ),
+        Gate(
+            "the API server keeps `skipNodeOperations` of slices and claims, which kubelets do not skip here",
+            {"1.26": None, "1.37": False},
+            "pkg/features/kube_features.go (kubernetes v1.36.3, v1.37.2)",
+            name="DRAOptionalNodeOperations",
         ),
         Gate(
             "PodResources lists the claims of containers",

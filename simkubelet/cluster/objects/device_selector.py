@@ -33,6 +33,7 @@ _MOST_KEPT: Final = 128
 _MISSING: Final = "CEL selectors need the package cel-expr-python: pip install 'simkubelet[dra]'"
 _QUANTITY: Final = "kubernetes.Quantity"
 _VERSION: Final = "kubernetes.Semver"
+_KINDS_OF_VALUES: Final = ("int", "bool", "string", "ints", "bools", "strings")
 _DOMAIN: Final = re.compile(r"""\[\s*\??\s*(?:"([^"\\]+)"|'([^'\\]+)')\s*\]""")
 _TESTED_DOMAIN: Final = re.compile(r"""(?:"([^"\\]+)"|'([^'\\]+)')\s+in\s+device\.(?:attributes|capacity)""")
 _SEMVER: Final = re.compile(
@@ -166,7 +167,9 @@ def _split(name: str, driver: str) -> tuple[str, str]:
 def _attribute_value(attribute: Mapping[str, Any]) -> Any:
     if "version" in attribute:
         return {_VERSION: attribute["version"]}
-    return next(attribute[kind] for kind in ("int", "bool", "string") if kind in attribute)
+    if "versions" in attribute:
+        return [{_VERSION: one} for one in attribute["versions"]]
+    return next(attribute[kind] for kind in _KINDS_OF_VALUES if kind in attribute)
 
 
 # Functions of the environment

@@ -70,9 +70,9 @@ _Places: TypeAlias = Iterable[tuple[JSON, Sequence[str]]]
 
 
 def gates_of(release: Version, chosen: Mapping[str, bool]) -> frozenset[str]:
-    """The gates of devices that are on: as by default, and as a user has set those of `FEATURE_GATES`."""
+    """The gates that are on: those of devices as by default, and all of `FEATURE_GATES` as a user has set them."""
     of_devices = frozenset(name for name, difference in _BY_GATE.items() if difference.at(release))
-    return of_devices | ({EXTENDED_CLAIMS} if FEATURE_GATES[EXTENDED_CLAIMS].is_on(release, chosen) else set())
+    return of_devices.union(name for name, gate in FEATURE_GATES.items() if gate.is_on(release, chosen))
 
 
 def drop_spec_fields(rules: Rules, new: JSON, old: JSON | None) -> None:

@@ -184,6 +184,8 @@ class _ResourceClaimStrategy(_DeviceStrategy):
     def default(self, new: JSON) -> None:
         self._default_requests(new.setdefault("spec", {}))
         status = new.setdefault("status", {})
+        for user in status.get("reservedFor") or ():
+            _drop_empty(user, "apiGroup")
         for device in status.get("devices") or ():
             _drop_empty(device.get("networkData") or {}, "interfaceName", "hardwareAddress")
             for condition in device.setdefault("conditions", None) or ():

@@ -25,6 +25,8 @@ VIEW = device_view(
         healthy=True,
         model="A100",
         driverVersion={"version": "1.2.3-rc.1"},
+        tags={"strings": ["a", "b"]},
+        firmware={"versions": ["1.0.0", "2.0.0"]},
         **{"other.example.com/rack": "r0"},
     ),
 )
@@ -49,6 +51,8 @@ VIEW = device_view(
         ('cel.bind(d, device.attributes["gpu.example.com"], d.healthy && d.index > 2)', True),
         ('device.attributes["gpu.example.com"].?missing.orValue("x") == "x"', True),
         ("device.allowMultipleAllocations", False),
+        ('"b" in device.attributes["gpu.example.com"].tags', True),
+        ('device.attributes["gpu.example.com"].firmware[1].major() == 2', True),
     ],
 )
 def test_expression_selects_device(expression: str, expected: bool) -> None:
