@@ -24,6 +24,7 @@ from .objects.events import EVENT_TTL_S, EventRecorder, KubeEvent, PodEvents
 from .objects.nodes import HOST, Nodes, pod_address
 from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
 from .objects.pod_json import (
+    CLEARS_NOMINATION,
     OBSERVES_GENERATION,
     condition_json,
     kubelet_status_json,
@@ -200,11 +201,10 @@ class Store(ClusterApi):
         Source: registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata`` (kubernetes v1.34.4).
         """
         pod, condition = self._pods[uid], Condition(ConditionType.SCHEDULED, True)
-        body = {
-            **pod.manifest,
-            "spec": {**pod.manifest["spec"], "nodeName": node},
-            "status": with_condition(pod.manifest, self._condition_json(pod, condition, 0)),
-        }
+        status = with_condition(pod.manifest, self._condition_json(pod, condition, 0))
+        if CLEARS_NOMINATION.at(self._control_plane):
+            status.pop("nominatedNodeName", None)
+        body = {**pod.manifest, "spec": {**pod.manifest["spec"], "nodeName": node}, "status": status}
         self._write_pod(replace(pod, node_name=node, status=_with_condition(pod.status, condition)), body)
 
     def set_pod_status(self, uid: PodUID, status: PodStatus) -> None:

@@ -128,6 +128,9 @@ def devices_of(draw: st.DrawFn, name: str, *, has_counters: bool) -> JSON:
                 for name in names
             ]
         body |= draw(capacities)
+        body |= draw(mostly({}, {"bindingConditions": ["example.com/ready"], "bindsToNode": draw(st.booleans())}))
+        if "bindingConditions" in body and draw(st.booleans()):
+            body["bindingFailureConditions"] = ["example.com/failed"]
     return body
 
 

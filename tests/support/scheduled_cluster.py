@@ -43,14 +43,16 @@ class ScheduledCluster:
         self.clock = StepClock()
         self.objects = Objects(WallTime(self.clock))
         self.store = Store(self.objects, self._hear)
-        self.scheduler = Scheduler(self.store, self.clock, version(minor), gates)
+        self._version = version(minor)
+        self.scheduler = Scheduler(self.store, self.clock, self._version, gates)
         self.events: list[tuple[str, str, str]] = []
 
     def node(self, name: str, gpus: int = 1, **parts: Any) -> None:
         """Write a node of 4 CPUs; `parts` are labels, allocatable or fields of its spec."""
         labels = {"kubernetes.io/hostname": name, **parts.pop("labels", {})}
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", GPU: str(gpus), **parts.pop("allocatable", {})}
-        status = {"capacity": amounts, "allocatable": amounts}
+        info = {"kubeletVersion": self._version.kubelet_version}
+        status = {"capacity": amounts, "allocatable": amounts, "nodeInfo": info}
         self._put("nodes", {"metadata": {"name": name, "labels": labels}, "spec": parts, "status": status})
 
     def pod(self, name: str, gpus: int = 1, **parts: Any) -> None:
@@ -89,7 +91,7 @@ class ScheduledCluster:
     def advance(self, seconds: float) -> None:
         """Let time pass, and the scheduler try what is due then."""
         self.clock.ms += round(seconds * 1000)
-        self.scheduler.queue.flush()
+        self.scheduler.flush()
         self.try_all()
 
     def node_of(self, pod: str) -> str | None:

@@ -30,6 +30,7 @@ from .container_images import container_id, image_id, image_name
 from .objects import JSON, Key, WallTime
 
 __all__ = [
+    "CLEARS_NOMINATION",
     "OBSERVES_GENERATION",
     "condition_json",
     "kubelet_status_json",
@@ -40,6 +41,12 @@ __all__ = [
     "with_condition",
 ]
 
+CLEARS_NOMINATION: Final = Difference(
+    "a pod's `nominatedNodeName` is cleared when it is bound",
+    {"1.26": False, "1.35": True},
+    "pkg/registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata``, with the gate "
+    "ClearingNominatedNodeNameAfterBinding (kubernetes v1.34.4, v1.35.4)",
+)
 OBSERVES_GENERATION: Final = Difference(
     "a pod's status and its conditions have the generation of the pod that they are about",
     {"1.26": False, "1.34": True},

@@ -19,7 +19,7 @@ from .dynamic_resources.inventory import Inventory
 from .dynamic_resources.plugin import BoundClaim, ClaimsCycle
 from .dynamic_resources.requests import AllocatorError
 from .plugins import Filters, PreferredNodes, scores
-from .refusals import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
+from .refusals import NO_NODES, PRE_BIND_FAILED, Plugin, Refusal, failed_scheduling, nodes_available
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]
 
@@ -150,7 +150,7 @@ class _Cycle:
 
     def _assignment(self, node: str, rated: Mapping[str, int] = MappingProxyType({})) -> Assignment | Failure:
         if error := self._claims.error_on(node):
-            return Failure(f'running PreBind plugin "{Plugin.DYNAMIC_RESOURCES}": {error}', is_error=True)
+            return Failure(f"{PRE_BIND_FAILED}{error}", is_error=True)
         return Assignment(node, rated, self._claims.bound(node))
 
     def _feasible(self, nodes: Collection[NodeInfo]) -> list[NodeInfo]:

@@ -37,6 +37,7 @@ class EventHandlers:
         self._queue = queue
         self._version = version
         self._pods: dict[PodUID, PodInfo] = {}
+        self._assumed: dict[PodUID, PodInfo] = {}
 
     def put_node(self, node: Node) -> None:
         """A node came, or changed."""
@@ -68,18 +69,42 @@ class EventHandlers:
         else:
             self._bound(old, pod)
 
+    def assume(self, pod: PodInfo, node: str) -> None:
+        """A pod is about to be bound: it has its room on the node, and is not in the queue, until `forget`."""
+        assumed = PodInfo(replace(pod.pod, node_name=node))
+        self._assumed[pod.uid] = assumed
+        self._state.nominate(pod, "")
+        self._state.put_pod(assumed)
+
+    def forget(self, uid: PodUID) -> None:
+        """A pod is not bound after all; nothing happens where that was not assumed."""
+        assumed = self._assumed.pop(uid, None)
+        if assumed is not None:
+            self._state.drop_pod(assumed)
+            self._queue.happened(PodEvent(Kind.POD_DELETED, assumed, None))
+
+    def known(self, uid: PodUID) -> PodInfo | None:
+        """The newest state of a pod; None where it is gone."""
+        return self._pods.get(uid)
+
     def drop_pod(self, uid: PodUID) -> None:
         """A pod is gone; nothing happens where it was not known."""
         old = self._pods.pop(uid, None)
         if old is None:
             return
-        if old.node_name is None:
+        if old.uid in self._assumed:
+            self.forget(uid)
+        elif old.node_name is None:
             self._no_longer_pending(old)
         else:
             self._state.drop_pod(old)
             self._queue.happened(PodEvent(Kind.POD_DELETED, old, None))
 
     def _pending(self, old: PodInfo | None, pod: PodInfo) -> None:
+        if pod.uid in self._assumed:
+            if pod.metadata.get("deletionTimestamp"):
+                self.forget(pod.uid)
+            return
         if old is None:
             self._queue.add(pod)
             self._state.nominate(pod, pod.nominated_node)
@@ -91,13 +116,16 @@ class EventHandlers:
             self._no_longer_nominated(old)
 
     def _bound(self, old: PodInfo | None, pod: PodInfo) -> None:
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self._state.drop_pod(assumed)
         self._state.put_pod(pod)
         if old is not None and old.node_name is not None:
             for event in pod_changes(old, pod):
                 self._queue.happened(event)
             return
         self._queue.happened(PodEvent(Kind.POD_ADDED, None, pod))
-        if old is not None:
+        if old is not None and assumed is None:
             self._no_longer_pending(old)
 
     def _no_longer_pending(self, pod: PodInfo) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ...model.version import Difference, Version
 
-__all__ = ["NO_NODES", "Plugin", "Refusal", "event_note", "failed_scheduling", "nodes_available"]
+__all__ = ["NO_NODES", "PRE_BIND_FAILED", "Plugin", "Refusal", "event_note", "failed_scheduling", "nodes_available"]
 
 _ENDS_WITH_TWO_FULL_STOPS: Final = Difference(
     "the FailedScheduling text ends with two full stops, as the text of the preemption attempt has its own",
@@ -41,6 +41,10 @@ class Plugin(StrEnum):
     NODE_RESOURCES_FIT = "NodeResourcesFit"
     INTER_POD_AFFINITY = "InterPodAffinity"
     DYNAMIC_RESOURCES = "DynamicResources"
+
+
+PRE_BIND_FAILED: Final = f'running PreBind plugin "{Plugin.DYNAMIC_RESOURCES}": '
+"""How an error begins of a pod that has a node and cannot be bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,19 +20,21 @@ from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.resources import ResourceName
 from ...model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
-from ..api.registry.metadata import at_create
-from ..objects.objects import JSON, Key, Verb, Written, copied
+from ..objects.objects import Verb, Written
+from ..objects.pod_json import pod_key
 from ..store import Store
+from .claim_writer import ClaimWriter, key_of
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
 from .dynamic_resources.allocator import SchedulerPanicError
+from .dynamic_resources.binding_conditions import BindingError, has_conditions
 from .dynamic_resources.extended_claims import classes_by_resource
 from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
-from .dynamic_resources.plugin import BoundClaim
 from .event_handlers import EventHandlers
 from .hints import Kind, ResourceEvent
-from .queue import SchedulingQueue
-from .refusals import Plugin, event_note
+from .pending_bindings import PendingBinding, PendingBindings
+from .queue import QueuedPod, SchedulingQueue
+from .refusals import PRE_BIND_FAILED, Plugin, event_note
 
 __all__ = ["Scheduler"]
 
@@ -42,11 +44,11 @@ _PREEMPTED_EVENT: Final = Difference(
     "scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6)",
 )
 
-_DATES_ALLOCATIONS: Final = Difference(
-    "an allocation of a claim has the time at which it was made",
-    {"1.26": False, "1.36": True},
-    "plugins/dynamicresources/dynamicresources.go, ``bindClaim``, with the gate DRADeviceBindingConditions "
-    "(kubernetes v1.35.4, v1.36.3)",
+_NOMINATES: Final = Difference(
+    "a pod with claims is nominated for its node before its claims are written",
+    {"1.26": False, "1.35": True},
+    "scheduler/schedule_one.go, ``bindingCycle``, with the gate NominatedNodeNameForExpectation (kubernetes v1.34.4, "
+    "v1.35.4)",
 )
 
 _RESOURCE_KINDS: Final = {
@@ -57,7 +59,6 @@ _RESOURCE_KINDS: Final = {
 _FIRST_PAUSE_S: Final = 10.0
 _LONGEST_PAUSE_S: Final = 300.0
 _LEASE_S: Final = 15.0
-_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
@@ -81,6 +82,7 @@ class Scheduler:
         self._is_called = asyncio.Event()
         self._alarm: asyncio.Task[None] | None = None
         self._restarts = _Restarts()
+        self._claims = ClaimWriter(store, version)
         self._begin()
         store.objects.subscribe("nodes", self._follow_node)
         store.objects.subscribe("pods", self._follow_pod)
@@ -92,6 +94,7 @@ class Scheduler:
         self._state = ClusterState()
         self.queue = SchedulingQueue(self._clock.now, self._version, self._gate)
         self._cycles = SchedulingCycles(self._state, self._inventory if self._has_claims else None, self._version)
+        self._bindings = PendingBindings(self._store.objects)
         self._handlers = EventHandlers(self._state, self.queue, self._version, self._inventory)
         for node in self._store.all_nodes:
             self._handlers.put_node(node)
@@ -103,7 +106,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as alarms:
             while True:
                 self._is_called.clear()
-                self.queue.flush()
+                self.flush()
                 try:
                     outcome = self.try_next()
                 except SchedulerPanicError:
@@ -139,69 +142,78 @@ class Scheduler:
             self._store.record(pod.pod, "Warning", "SchedulerCrashed", message, SIMULATOR, host="")
             raise
         if isinstance(outcome, Assignment):
-            for bound in outcome.claims:
-                self._bind_claim(pod, bound)
-            self._bind(pod, outcome.node)
+            self._assign(queued, outcome)
         else:
             self.queue.put_back(queued, outcome.rejectors)
             self._fail(pod, outcome)
         return outcome
+
+    def flush(self) -> None:
+        """Do what is due now: pods whose back-off is over come back to the queue, and pods are bound that waited."""
+        self.queue.flush()
+        for pending in self._bindings.due():
+            self._look(pending)
+
+    def _assign(self, queued: QueuedPod, assignment: Assignment) -> None:
+        """Bind a pod, or have it wait on its node for the binding conditions of its devices.
+
+        Source: plugins/dynamicresources/dynamicresources.go, ``PreBind`` (kubernetes v1.36.3).
+        """
+        pod, node = queued.pod, assignment.node
+        if not assignment.claims:
+            self._bind(pod, node)
+            return
+        self._handlers.assume(pod, node)
+        if _NOMINATES.at(self._version):
+            status = {**pod.status, "nominatedNodeName": node}
+            self._store.objects.replace(pod_key(pod.pod), {**pod.pod.manifest, "status": status})
+        claims = [self._claims.bind(pod, bound) for bound in assignment.claims]
+        if not any(map(has_conditions, claims)):
+            self._bind(pod, node)
+            return
+        message = f"waiting for binding conditions for device on node {node}"
+        self._record(pod.pod, "Normal", "BindingConditionsPending", message)
+        self._look(self._bindings.add(queued, node, [key_of(claim) for claim in claims]))
+
+    def _look(self, pending: PendingBinding) -> None:
+        """Bind a pod that has waited, where its devices are ready."""
+        pod = pending.queued.pod
+        try:
+            if not self._bindings.look(pending):
+                return
+        except BindingError as error:
+            self._give_up(pending, f"{PRE_BIND_FAILED}{error}")
+            return
+        if fault := _binding_fault(pod.name, self._handlers.known(pod.uid)):
+            self._give_up(pending, f'running Bind plugin "DefaultBinder": {fault}')
+            return
+        self._bindings.remove(pending)
+        self._bind(pod, pending.node)
+
+    def _give_up(self, pending: PendingBinding, error: str) -> None:
+        """Try a pod again later that cannot be bound.
+
+        Source: scheduler/schedule_one.go, ``handleBindingCycleError`` (kubernetes v1.36.3).
+        """
+        queued = pending.queued
+        self._bindings.remove(pending)
+        for key in pending.claims:
+            self._claims.unreserve(queued.pod, key)
+        self._handlers.forget(queued.pod.uid)
+        pod = self._handlers.known(queued.pod.uid)
+        if pod is not None and pod.node_name is None:
+            queued.pod = pod
+            self.queue.put_back(queued, frozenset())
+        self._fail(queued.pod, Failure(error, is_error=True))
 
     def _bind(self, pod: PodInfo, node: str) -> None:
         self._store.bind(pod.uid, node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._store.record(pod.pod, "Normal", "Scheduled", message, DEFAULT_SCHEDULER, action="Binding")
 
-    def _bind_claim(self, pod: PodInfo, bound: BoundClaim) -> None:
-        """Reserve a claim for a pod, with the devices that were found where it had none.
-
-        Source: plugins/dynamicresources/dynamicresources.go, ``bindClaim`` (kubernetes v1.34.4).
-        """
-        objects, claim = self._store.objects, bound.claim
-        if bound.mappings:
-            claim = self._create_claim(pod, bound)
-        key = Key(CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
-        status = dict(claim.get("status") or {})
-        consumers = status.get("reservedFor") or []
-        if bound.allocation is not None:
-            finalizers = claim["metadata"].get("finalizers") or []
-            if _FINALIZER not in finalizers:
-                metadata = {**claim["metadata"], "finalizers": [*finalizers, _FINALIZER]}
-                claim = objects.replace(key, {**claim, "metadata": metadata})
-            status["allocation"] = bound.allocation
-            if _DATES_ALLOCATIONS.at(self._version):
-                status["allocation"] = {**bound.allocation, "allocationTimestamp": objects.wall_time.now()}
-        if all(consumer.get("uid") != pod.uid for consumer in consumers):
-            status["reservedFor"] = [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
-        objects.replace(key, {**claim, "status": status})
-
-    def _create_claim(self, pod: PodInfo, bound: BoundClaim) -> JSON:
-        """Create the claim for a pod's extended resources, and note it in the pod's status.
-
-        Source: plugins/dynamicresources/extendeddynamicresources.go, ``createExtendedResourceClaimInAPI``,
-        ``patchPodExtendedResourceClaimStatus`` (kubernetes v1.36.3).
-        """
-        objects = self._store.objects
-        claim = {**copied(bound.claim), "status": {}}
-        claim["metadata"]["name"] = ""
-        at_create(claim, objects.wall_time)
-        created = objects.create(Key(CLAIMS, pod.namespace, claim["metadata"]["name"]), claim)
-        key = Key("pods", pod.namespace, pod.name)
-        if (body := objects.get(key)) is not None:
-            noted = {"requestMappings": [*bound.mappings], "resourceClaimName": created["metadata"]["name"]}
-            objects.replace(key, {**body, "status": {**body["status"], "extendedResourceClaimStatus": noted}})
-        return created
-
-    def _deallocate(self, claim: JSON) -> None:
-        """Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4)."""
-        key = Key(CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
-        gone = ("allocation", "devices", "reservedFor")
-        status = {name: value for name, value in claim["status"].items() if name not in gone}
-        self._store.objects.replace(key, {**claim, "status": status})
-
     def _fail(self, pod: PodInfo, failure: Failure) -> None:
         if failure.deallocated is not None:
-            self._deallocate(failure.deallocated)
+            self._claims.deallocate(failure.deallocated)
         nominated_node = failure.nominated_node
         self._state.nominate(pod, pod.nominated_node if nominated_node is None else nominated_node)
         self._record_failure(pod.pod, event_note(failure.message))
@@ -214,11 +226,21 @@ class Scheduler:
             self._preempt(victim.pod, pod.uid, nominated_node or "")
 
     def _preempt(self, victim: Pod, by: PodUID, node: str) -> None:
-        """Source: pkg/scheduler/framework/preemption/preemption.go, ``PreemptPod`` (kubernetes v1.34.4)."""
+        """Let a pod go; one that is not bound yet only has its try ended.
+
+        Source: pkg/scheduler/framework/preemption/preemption.go, ``PreemptPod`` (kubernetes v1.34.4); executor.go,
+        ``NewExecutor`` (v1.36.3).
+        """
+        message = _PREEMPTED_EVENT.at(self._version).format(pod=by, node=node)
+        pending = self._bindings.of(victim.uid)
+        if pending is not None:
+            self._give_up(pending, f"{PRE_BIND_FAILED}preempted by DefaultPreemption")
+            message += " (in kube-scheduler memory)."
+            self._store.record(victim, "Normal", "Preempted", message, DEFAULT_SCHEDULER, action="Preempting")
+            return
         target = Condition(ConditionType.DISRUPTION_TARGET, True, "PreemptionByScheduler", _PREEMPTING)
         self._store.patch_pod_status(victim.uid, target)
         self._store.delete_pod(victim.uid)
-        message = _PREEMPTED_EVENT.at(self._version).format(pod=by, node=node)
         self._store.record(victim, "Normal", "Preempted", message, DEFAULT_SCHEDULER, action="Preempting")
 
     def _forget_nomination(self, pod: Pod) -> None:
@@ -227,7 +249,10 @@ class Scheduler:
             self._store.patch_pod_status(pod.uid, condition, "")
 
     def _record_failure(self, pod: Pod, message: str) -> None:
-        self._store.record(pod, "Warning", "FailedScheduling", message, DEFAULT_SCHEDULER, action="Scheduling")
+        self._record(pod, "Warning", "FailedScheduling", message)
+
+    def _record(self, pod: Pod, type_: str, reason: str, message: str) -> None:
+        self._store.record(pod, type_, reason, message, DEFAULT_SCHEDULER, action="Scheduling")
 
     def _follow_node(self, written: Written) -> None:
         node = self._store.node(written.key.name)
@@ -276,15 +301,29 @@ class Scheduler:
             self._is_called.set()
 
     def _set_alarm(self, alarms: asyncio.TaskGroup) -> None:
-        """Have `run` look again when something is to be flushed from the queue."""
+        """Have `run` look again when something is due."""
         if self._alarm is not None:
             self._alarm.cancel()
-        due = self.queue.next_flush()
+        times = [time for time in (self.queue.next_flush(), self._bindings.next_look()) if time is not None]
+        due = min(times, default=None)
         self._alarm = None if due is None else alarms.create_task(self._ring(due - self._clock.now()))
 
     async def _ring(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
         self._is_called.set()
+
+
+def _binding_fault(name: str, pod: PodInfo | None) -> str:
+    """Why the API server refuses to bind a pod; empty where it does not.
+
+    Source: pkg/registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata`` (kubernetes v1.36.3).
+    """
+    if pod is None:
+        return f'pods "{name}" not found'
+    conflict = f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} is'
+    if pod.metadata.get("deletionTimestamp"):
+        return f"{conflict} being deleted, cannot be assigned to a host"
+    return f'{conflict} already assigned to node "{pod.node_name}"' if pod.node_name is not None else ""
 
 
 class _Restarts:

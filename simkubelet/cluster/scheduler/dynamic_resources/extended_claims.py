@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ....model.pod import Container, ContainerKind
 from ....model.resources import DEVICE_CLASS_PREFIX, ResourceName
 from ...objects.objects import JSON
 from ..cluster_state import PodInfo
 
-__all__ = ["claim_for", "classes_by_resource", "left_to_claims"]
+__all__ = ["IS_FOR_EXTENDED", "claim_for", "classes_by_resource", "left_to_claims"]
+
+IS_FOR_EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
+"""An annotation of such claims."""
 
 _IN_MEMORY = "<extended-resources>"
 """Its name until it is created; no object can have it."""
@@ -62,7 +66,7 @@ def claim_for(pod: PodInfo, classes: Mapping[ResourceName, str]) -> tuple[JSON, 
         "namespace": pod.namespace,
         "name": _IN_MEMORY,
         "generateName": f"{pod.name}-extended-resources-",
-        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "annotations": {IS_FOR_EXTENDED: "true"},
         "ownerReferences": [owner],
     }
     wanted = [one.as_json(classes[one.resource]) for one in sorted(requests, key=lambda one: one.name)]

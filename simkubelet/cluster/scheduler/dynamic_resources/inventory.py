@@ -13,6 +13,7 @@ from ....model.resources import ResourceName
 from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
+from .binding_conditions import BindingError, is_overdue, is_ready
 from .capacity import KNOWS_SHARES, Shares
 from .extended_claims import classes_by_resource
 from .pools import DeviceID, Slices
@@ -115,6 +116,13 @@ class Inventory:
         except DynamicResourcesError as error:
             return str(error)
         return ""
+
+    def is_given_up(self, claim: JSON) -> bool:
+        """Whether the devices of a claim have failed before a pod was bound, or are not ready in time."""
+        try:
+            return not is_ready(claim) and is_overdue(claim, self._objects.wall_time)
+        except BindingError:
+            return True
 
     def concerns(self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
         """Whether a change of a claim may help a pod that was refused.

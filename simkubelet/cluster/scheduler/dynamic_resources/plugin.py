@@ -1,6 +1,6 @@
 """The scheduler's plugin DynamicResources: what it says about one pod and each node, and what it would write.
 
-A cluster's scheduler here binds a pod in the same step in which it has chosen its node, so that no allocation is ever
+A cluster's scheduler here writes an allocation in the same step in which it has chosen the node, so that none is ever
 in flight, and a claim for extended resources is never left over from a try before.
 
 Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go (kubernetes v1.34.4).
@@ -151,7 +151,7 @@ class ClaimsCycle:
 
     def _try_node(self, node: NodeInfo) -> Refusal | Sequence[JSON]:
         """Source: ``Filter``."""
-        away = {index for index, claim in enumerate(self._claims) if not _is_available(claim, node)}
+        away = {index for index, claim in enumerate(self._claims) if not self._is_available(claim, node)}
         wanted = [claim for claim in self._claims if not _allocation(claim)]
         if node.name in self._own:
             wanted.append(self._own[node.name][0])
@@ -171,6 +171,12 @@ class ClaimsCycle:
         self._unavailable |= away
         return _refusal(_UNAVAILABLE) if away else found
 
+    def _is_available(self, claim: JSON, node: NodeInfo) -> bool:
+        """Whether the devices of a claim can be used from a node; a claim without devices may get some there."""
+        terms = ((_allocation(claim) or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")
+        is_near = terms is None or any(matches_term(term, node.labels, node.name) for term in terms)
+        return is_near and not (self._inventory is not None and self._inventory.is_given_up(claim))
+
 
 def _check_classes(claim: Mapping[str, Any], inventory: Inventory) -> None:
     for request in claim["spec"].get("devices", {}).get("requests") or ():
@@ -189,12 +195,6 @@ def _check_classes(claim: Mapping[str, Any], inventory: Inventory) -> None:
 
 def _allocation(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return (claim.get("status") or {}).get("allocation")
-
-
-def _is_available(claim: Mapping[str, Any], node: NodeInfo) -> bool:
-    """Whether the devices of a claim can be used from a node; a claim without devices may get some there."""
-    terms = ((_allocation(claim) or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")
-    return terms is None or any(matches_term(term, node.labels, node.name) for term in terms)
 
 
 def _refusal(text: str) -> Refusal:

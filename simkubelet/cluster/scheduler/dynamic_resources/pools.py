@@ -7,7 +7,7 @@ structured/internal/incubating/pools_incubating.go; v0.36.3, structured/internal
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -18,7 +18,25 @@ from ....model.version import Difference, Version
 from ...objects.device_selector import DeviceView, compiled_selector, device_view
 from ...objects.node_selection import matches_term
 
-__all__ = ["PASSES_OVER_POOLS", "Counters", "Device", "DeviceID", "Pool", "Slice", "Slices", "gather_pools"]
+__all__ = [
+    "KNOWS_CONDITIONS",
+    "PASSES_OVER_POOLS",
+    "Counters",
+    "Device",
+    "DeviceID",
+    "Pool",
+    "Slice",
+    "Slices",
+    "gather_pools",
+]
+
+KNOWS_CONDITIONS: Final = Difference(
+    "the scheduler allocates devices with binding conditions, after those of pools without any, binds pods when the "
+    "conditions are true, and writes into an allocation when it was made",
+    {"1.26": False, "1.36": True},
+    "pkg/features/kube_features.go, ``DRADeviceBindingConditions``; "
+    "k8s.io/dynamic-resource-allocation v0.35.4, v0.36.3, structured/internal/incubating",
+)
 
 PASSES_OVER_POOLS: Final = Difference(
     "the scheduler passes over a pool that is incomplete or invalid, and counts its slices for other nodes too; "
@@ -79,6 +97,11 @@ class Device:
         return bool(self.spec.get("allowMultipleAllocations"))
 
     @property
+    def binding_conditions(self) -> Sequence[str]:
+        """Conditions that must be true of it before a pod that gets it is bound."""
+        return self.spec.get("bindingConditions") or ()
+
+    @property
     def capacities(self) -> Mapping[str, Mapping[str, Any]]:
         """Its capacities: name -> ``value`` and ``requestPolicy``."""
         return self.spec.get("capacity") or {}
@@ -117,6 +140,7 @@ class Slice:
         self.devices = tuple(
             Device(DeviceID(self.driver, self.pool, each["name"]), each, self) for each in spec.get("devices") or ()
         )
+        self.has_conditions = any(device.binding_conditions for device in self.devices)
 
     def is_reached_from(self, node: str, labels: Mapping[str, str]) -> bool:
         """Whether its devices are those of a node; a slice whose devices choose nodes themselves has none.
@@ -194,6 +218,11 @@ class Pool:
     def is_incomplete(self) -> bool:
         return len(self.slices) + len(self.others) != self.slices[0].slice_count
 
+    @property
+    def has_conditions(self) -> bool:
+        """Whether devices of it that can be used have binding conditions."""
+        return any(each.has_conditions for each in self.slices) and not (self.is_incomplete or self.fault)
+
     @cached_property
     def counters(self) -> Counters:
         """What there is for all its devices together."""
@@ -250,7 +279,7 @@ def _counters(sets: Iterable[tuple[str, Mapping[str, Any]]]) -> Counters:
 
 
 def gather_pools(slices: Slices, node: str, labels: Mapping[str, str], release: Version) -> list[Pool]:
-    """The pools with devices for a node, by driver and name.
+    """The pools with devices for a node, by driver and name; from 1.36 on those with binding conditions come last.
 
     The real order of 1.34 and 1.35 is that of a Go map, another one each time; from 1.36 on it is this one.
     """
@@ -262,4 +291,5 @@ def gather_pools(slices: Slices, node: str, labels: Mapping[str, str], release: 
     if PASSES_OVER_POOLS.at(release):
         for pool in found:
             pool.look_beyond(slices.of_pool(pool.driver, pool.name))
-    return [pool for pool in found if not pool.is_replaced]
+    current = [pool for pool in found if not pool.is_replaced]
+    return sorted(current, key=lambda pool: pool.has_conditions) if KNOWS_CONDITIONS.at(release) else current

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ....model.version import Difference, Version
 from ...objects.device_selector import CompileError, SelectorError
 from ...objects.node_selection import tolerates
-from .pools import Device
+from .pools import KNOWS_CONDITIONS, Device
 
 __all__ = ["AllocatorError", "Request", "claim_name", "devices_of", "requests_of"]
 
@@ -100,7 +100,7 @@ class Request:
         Raises:
             AllocatorError: one of them cannot say.
         """
-        if device.spec.get("bindingConditions"):
+        if device.binding_conditions and not KNOWS_CONDITIONS.at(self._release):
             return False
         of_class = (self.device_class.get("spec") or {}).get("selectors") or ()
         name = f"class {self.device_class['metadata']['name']}"

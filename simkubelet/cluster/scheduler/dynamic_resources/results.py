@@ -57,6 +57,9 @@ class Chosen:
             result["adminAccess"] = True
         if self.request.tolerations and _HAS_TOLERATIONS.at(release):
             result["tolerations"] = list(self.request.tolerations)
+        for name in ("bindingConditions", "bindingFailureConditions"):
+            if conditions := self.device.spec.get(name):
+                result[name] = list(conditions)
         if self.consumed is not None:
             result["shareID"] = str(uuid.uuid4())
             if self.consumed:

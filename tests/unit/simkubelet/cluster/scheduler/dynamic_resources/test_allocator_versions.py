@@ -255,3 +255,35 @@ def test_error_of_too_many_devices_names_the_request_from_1_37_1() -> None:
     assert str(raised.value) == (
         "claim default/claim, request b: adding 32 devices exceeds the claim limit of 32, with 1 already accounted for"
     )
+
+
+ATTACHED = {"bindingConditions": ["example.com/attached"], "bindingFailureConditions": ["example.com/failed"]}
+
+
+def test_devices_with_binding_conditions_come_after_other_pools() -> None:
+    slices = [
+        slice_of([device("gpu-0"), {**device("gpu-1"), **ATTACHED}], "a", pool="a"),
+        slice_of([device("gpu-2")], "b", pool="b"),
+    ]
+    claim = claim_for(request(count=3))
+
+    found = allocate([claim], slices, release="1.36")
+
+    assert found is not None
+    results = found[0]["devices"]["results"]
+    assert [result["device"] for result in results] == ["gpu-2", "gpu-0", "gpu-1"]
+    assert [ATTACHED.items() <= result.items() for result in results] == [False, False, True]
+    assert allocate([claim], slices, release="1.35") is None
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_device_that_binds_to_its_node_is_for_that_node(binds: bool) -> None:
+    found = allocate(
+        [claim_for(request())],
+        [slice_of([{**device("gpu-0"), "bindsToNode": binds}], node=None, allNodes=True)],
+        release="1.36",
+    )
+
+    assert found is not None
+    only = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+    assert found[0].get("nodeSelector") == ({"nodeSelectorTerms": [{"matchFields": [only]}]} if binds else None)
