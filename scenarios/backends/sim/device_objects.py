@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from simkubelet.cluster import (
+    JSON,
     DeviceTaintEviction,
     GarbageCollector,
     Key,
@@ -21,8 +22,8 @@ from simkubelet.model.clock import Clock
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, Version
 
-from ...story.verbs.pod_action import Create, DeleteClaim, ObjectAction
-from ..world.device_objects import GOES_WITHIN_S, STILL_THERE
+from ...story.verbs.pod_action import Create, DeleteClaim, ObjectAction, ReportConditions
+from ..world.device_objects import GOES_WITHIN_S, STILL_THERE, reported_devices
 
 _NAMESPACE = "default"
 
@@ -52,10 +53,10 @@ class SimulatedDeviceObjects:
         return works
 
     async def perform(self, action: ObjectAction) -> None:
-        """Create an object, or delete it, and wait until it is gone if the step does.
+        """Create an object, change it, or delete it, and wait until it is gone if the step does.
 
         Raises:
-            InputError: The API server refuses it, or something keeps the object.
+            InputError: The API server refuses it, it cannot be changed so, or something keeps the object.
         """
         try:
             match action:
@@ -67,10 +68,19 @@ class SimulatedDeviceObjects:
                     self._registry.delete(kind, _NAMESPACE, action.claim)
                     if action.waits:
                         await self._until_gone(kind.key(_NAMESPACE, action.claim))
+                case ReportConditions():
+                    kind = kind_named("resourceclaims.resource.k8s.io")
+                    self._registry.update(
+                        kind, _NAMESPACE, action.claim, lambda claim: self._reported(action, claim), status=True
+                    )
         except StatusError as error:
             raise InputError(f"{action.title}: {error}") from None
         except TimeoutError:
             raise InputError(f"{action.title}: {STILL_THERE}") from None
+
+    def _reported(self, action: ReportConditions, claim: JSON) -> JSON:
+        devices = reported_devices(action, claim, self._store.objects.wall_time.now())
+        return {**claim, "status": {**claim["status"], "devices": devices}}
 
     async def _until_gone(self, key: Key) -> None:
         objects = self._store.objects

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
-from ...story.verbs.pod_action import AllocateClaim, Create, DeleteClaim, ObjectAction
+from ...story.verbs.pod_action import AllocateClaim, Create, DeleteClaim, ObjectAction, ReportConditions
 from ...trace.snapshot import Ids
 
 GROUP: Final = "resource.k8s.io/v1"
@@ -58,6 +59,26 @@ def claim_body(action: AllocateClaim, pods: Mapping[str, str]) -> dict[str, Any]
     }
 
 
+def reported_devices(action: ReportConditions, claim: JSON, date: str) -> list[dict[str, Any]]:
+    """The ``status.devices`` of a claim with what drivers report of its devices.
+
+    Args:
+        action: The step.
+        claim: The claim, as it is.
+        date: When the conditions became what they are.
+
+    Raises:
+        InputError: The claim has no devices.
+    """
+    results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results")
+    if not results:
+        raise InputError(f"{action.title}: it is not allocated")
+    common = {"reason": "Reported", "message": "by the story", "lastTransitionTime": date}
+    conditions = [{"type": name, "status": str(is_so), **common} for name, is_so in action.conditions.items()]
+    parts = ("driver", "pool", "device", "shareID")
+    return [{**{part: one[part] for part in parts if part in one}, "conditions": conditions} for one in results]
+
+
 def published_devices(slices: Iterable[JSON], node: str) -> Ids:
     """Driver -> the devices of its ResourceSlices for a node."""
     devices: dict[str, list[str]] = {}
@@ -104,7 +125,7 @@ class DeviceObjects:
         self._labels = labels
 
     async def perform(self, action: ObjectAction, in_cluster: Callable[[JSON], JSON] = dict) -> None:
-        """Create an object, or delete it, and wait until it is gone if the step does.
+        """Create an object, change it, or delete it, and wait until it is gone if the step does.
 
         Args:
             action: The step.
@@ -128,6 +149,12 @@ class DeviceObjects:
                         return
                     await asyncio.sleep(_LOOK_S)
                 raise InputError(f"{action.title}: {STILL_THERE}")
+            case ReportConditions():
+                claim = f"{_CLAIMS}/{action.claim}"
+                if not (known := await self._call("GET", claim, None)):
+                    raise InputError(f"{action.title}: there is none of that name")
+                devices = reported_devices(action, known, datetime.now(UTC).isoformat(timespec="seconds"))
+                await self._call("PATCH", f"{claim}/status", {"status": {"devices": devices}})
 
     async def allocate(self, action: AllocateClaim, pods: Mapping[str, str]) -> None:
         """Leave a claim as a scheduler does; see `claim_body`.

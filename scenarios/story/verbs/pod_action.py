@@ -261,6 +261,24 @@ class DeleteClaim(ObjectAction, Part):
         return f"delete claim {self.claim}"
 
 
+class ReportConditions(ObjectAction, Part):
+    """Report conditions of the devices that a ResourceClaim has, in the claim's status, as their driver does.
+
+    They take the place of all that was reported of these devices.
+
+    Attributes:
+        claim: The claim's name.
+        conditions: Each condition, and whether it is true.
+    """
+
+    claim: Name
+    conditions: Annotated[Mapping[MetadataKey, StrictBool], Field(min_length=1)]
+
+    @property
+    def title(self) -> str:
+        return f"report conditions of claim {self.claim}"
+
+
 class Create(ObjectAction, _ManifestPart):
     """Create a class, a slice, a claim or a template of claims: what the scheduler needs to give devices to pods.
 

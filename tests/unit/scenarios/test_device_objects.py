@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scenarios.backends.world.device_objects import DeviceObjects, SeenSlices
-from scenarios.story.verbs.pod_action import AllocateClaim, ClaimedDevice, Create, DeleteClaim
+from scenarios.story.verbs.pod_action import AllocateClaim, ClaimedDevice, Create, DeleteClaim, ReportConditions
 from simkubelet.model.errors import InputError
 
 LABELS = {"story": "true"}
@@ -126,6 +126,38 @@ async def test_nothing_is_asked_after_a_deletion_that_a_step_does_not_wait_for()
     await DeviceObjects(server.call, LABELS).perform(DeleteClaim(claim="gpu", waits=False))
 
     assert server.calls == [("DELETE", path)]
+
+
+async def test_conditions_are_reported_of_all_devices_of_a_claim() -> None:
+    server = Server()
+    path = "namespaces/default/resourceclaims/gpu"
+    devices = [{"driver": "dra.example.com", "pool": "node", "device": name} for name in ("device-0", "device-1")]
+    shared = {**devices[1], "shareID": "some"}
+    results = [{**devices[0], "request": "gpu"}, {**shared, "request": "gpu"}]
+    server.objects[path] = {"metadata": {}, "status": {"allocation": {"devices": {"results": results}}}}
+
+    report = ReportConditions(claim="gpu", conditions={"ready": True, "failed": False})
+    await DeviceObjects(server.call, LABELS).perform(report)
+
+    reported = server.objects[path]["status"]["devices"]
+    assert [{name: part for name, part in one.items() if name != "conditions"} for one in reported] == [
+        devices[0],
+        shared,
+    ]
+    assert [[(each["type"], each["status"]) for each in one["conditions"]] for one in reported] == [
+        [("ready", "True"), ("failed", "False")]
+    ] * 2
+
+
+async def test_conditions_need_a_claim_with_devices() -> None:
+    server = Server()
+    report = ReportConditions(claim="gpu", conditions={"ready": True})
+
+    with pytest.raises(InputError, match="report conditions of claim gpu: there is none of that name"):
+        await DeviceObjects(server.call, LABELS).perform(report)
+    server.objects["namespaces/default/resourceclaims/gpu"] = {"metadata": {}}
+    with pytest.raises(InputError, match="report conditions of claim gpu: it is not allocated"):
+        await DeviceObjects(server.call, LABELS).perform(report)
 
 
 def slice_of(name: str, node: str | None, driver: str, *devices: str) -> dict[str, Any]:

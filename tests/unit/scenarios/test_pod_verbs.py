@@ -22,7 +22,16 @@ from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations import PodExpectation
 from scenarios.story.specs import PluginSpec
-from scenarios.story.verbs.pod_action import AllocateClaim, Annotate, Apply, ClaimedDevice, Create, DeleteClaim, Label
+from scenarios.story.verbs.pod_action import (
+    AllocateClaim,
+    Annotate,
+    Apply,
+    ClaimedDevice,
+    Create,
+    DeleteClaim,
+    Label,
+    ReportConditions,
+)
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
@@ -142,6 +151,18 @@ async def test_claim_that_a_pod_keeps_is_not_waited_for_long(
 
     with pytest.raises(InputError, match="delete claim gpu: it is still there; delete the pods first that use it"):
         await cluster.change_device_object(DeleteClaim(claim="gpu"))
+
+
+async def test_conditions_are_those_of_the_claims_devices(cluster: SimCluster) -> None:
+    await cluster.allocate_claim(AllocateClaim(claim="gpu", pods=("p",), devices=(DEVICE,)), [pod(cluster)])
+
+    await cluster.change_device_object(ReportConditions(claim="gpu", conditions={"ready": True}))
+
+    (claim,) = cluster.api.objects.all_of("resourceclaims.resource.k8s.io")
+    (device,) = claim["status"]["devices"]
+    assert (device["device"], device["conditions"][0]["type"]) == ("device-0", "ready")
+    with pytest.raises(InputError, match=r'report conditions of claim x: resourceclaims.resource.k8s.io "x" not found'):
+        await cluster.change_device_object(ReportConditions(claim="x", conditions={"ready": True}))
 
 
 async def test_claim_may_stay_that_a_step_does_not_wait_for(cluster: SimCluster) -> None:
