@@ -26,6 +26,7 @@ REF: Final = "#/components/schemas/"
 CHANGING: Final = "apis__resource.k8s.io__"
 """The documents of which other minors are read as well."""
 
+_OF_DEVICES: Final = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 ROOTS: Final = {
     "api__v1": (
         "Binding",
@@ -46,10 +47,9 @@ ROOTS: Final = {
     "apis__coordination.k8s.io__v1": ("Lease",),
     "apis__events.k8s.io__v1": ("Event",),
     "apis__rbac.authorization.k8s.io__v1": ("ClusterRole", "ClusterRoleBinding"),
-    **{
-        f"apis__resource.k8s.io__{version}": ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
-        for version in ("v1", "v1beta1", "v1beta2")
-    },
+    "apis__resource.k8s.io__v1": (*_OF_DEVICES, "DeviceTaintRule"),
+    "apis__resource.k8s.io__v1beta1": _OF_DEVICES,
+    "apis__resource.k8s.io__v1beta2": _OF_DEVICES,
     "apis__scheduling.k8s.io__v1": ("PriorityClass",),
 }
 

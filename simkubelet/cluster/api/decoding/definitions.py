@@ -61,12 +61,14 @@ def plain_name(name: str) -> str:
 
 
 def definition_name(group: str, version: str, kind: str, release: Version | None = None) -> str:
-    """The name of a kind's definition in a release, 1.34 where it is left out.
+    """The name of a kind's definition in a release, 1.34 where it is left out; of one that this lacks, the first's.
 
     Raises:
         KeyError: it is not among the served ones.
     """
     name = _roots()[group, version, kind]
+    if name not in definitions():
+        return next(of_minor for of_minor in _changes() if plain_name(of_minor) == name)
     if release is None or not name.startswith(_GROUP) or (minor := _FIELDS.at(release)) == DEFAULT:
         return name
     of_minor = f"{minor}/{name}"
@@ -124,9 +126,10 @@ def _read(file: str) -> dict[str, Any]:
 @cache
 def _roots() -> Mapping[tuple[str, str, str], str]:
     """Group, version and kind -> the name of the definition."""
+    later = {plain_name(name): patch for name, patch in _changes().items()}
     return {
         (kind["group"], kind["version"], kind["kind"]): name
-        for name, schema in definitions().items()
+        for name, schema in {**later, **definitions()}.items()
         for kind in schema.get("x-kubernetes-group-version-kind", ())
     }
 

@@ -268,7 +268,7 @@ def _paths(kind: Kind, references: str) -> Iterator[tuple[str, JSON]]:
 
 def _operations(kind: Kind, methods: dict[str, str], references: str, verbs: tuple[str, ...] = ()) -> JSON:
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    schema = {"$ref": references + definition_name(kind.group, kind.version, kind.kind)}
+    schema = {"$ref": references + plain_name(definition_name(kind.group, kind.version, kind.kind))}
     found = {}
     for method, verb in methods.items():
         if verb not in (verbs or kind.verbs):

@@ -221,6 +221,13 @@ def _resource_slice(obj: JSON, age: Age) -> list[Any]:
     return [metadata["name"], spec.get("nodeName", ""), spec.get("driver", ""), pool, created]
 
 
+def _device_taint_rule(obj: JSON, age: Age) -> list[Any]:
+    metadata, taint = obj["metadata"], (obj.get("spec") or {}).get("taint") or {}
+    parts = [taint.get(name, "") for name in ("key", "value", "effect")]
+    added = age(taint["timeAdded"]) if taint.get("timeAdded") else ""
+    return [metadata["name"], *parts, added, age(metadata.get("creationTimestamp"))]
+
+
 def _secret(obj: JSON, age: Age) -> list[Any]:
     count = len(obj.get("data") or {})
     return [obj["metadata"]["name"], obj.get("type", ""), count, age(obj["metadata"].get("creationTimestamp"))]
@@ -267,6 +274,10 @@ _TABLES: Final[dict[str, tuple[list[JSON], Cells]]] = {
         _columns("Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message")
         + _columns("+First Seen", "+Count", "+Name"),
         _event,
+    ),
+    "devicetaintrules.resource.k8s.io": (
+        _columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"),
+        _device_taint_rule,
     ),
     "leases.coordination.k8s.io": (_columns("Name", "Holder", "Age"), _lease),
     "namespaces": (_columns("Name", "Status", "Age"), _namespace),

@@ -288,6 +288,11 @@ _STORED_KINDS: Final = (
         _RESOURCE, "v1", "deviceclasses", "deviceclass", "DeviceClass", namespaced=False, returns_deleted=True
     ),
     Kind(
+        _RESOURCE, "v1", "devicetaintrules", "devicetaintrule", "DeviceTaintRule",
+        namespaced=False,
+        subresources=(_status_of("DeviceTaintRule"),),
+    ),
+    Kind(
         _RESOURCE, "v1", "resourceclaims", "resourceclaim", "ResourceClaim",
         subresources=(_status_of("ResourceClaim"),),
         returns_deleted=True,
@@ -314,6 +319,11 @@ _STORED_KINDS: Final = (
 )  # fmt: skip
 
 
+def _has_betas(kind: Kind) -> bool:
+    """Whether a kind is served in betas as well; those of DeviceTaintRules are not simulated."""
+    return kind.group == _RESOURCE and kind.kind != "DeviceTaintRule"
+
+
 def _beta(kind: Kind, version: str) -> Kind:
     """Return a kind that is stored as ``v1`` as a beta has it."""
     return replace(
@@ -328,7 +338,7 @@ def _beta(kind: Kind, version: str) -> Kind:
 
 KINDS: Final = (
     *_STORED_KINDS,
-    *(_beta(kind, version) for version in _BETAS for kind in _STORED_KINDS if kind.group == _RESOURCE),
+    *(_beta(kind, version) for version in _BETAS for kind in _STORED_KINDS if _has_betas(kind)),
 )
 _BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
 _BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}

@@ -38,6 +38,11 @@ _HAS_V1BETA1: Final = Difference(
     {"1.26": False, "1.32": True},
     _INSTALLED,
 )
+_HAS_TAINT_RULES: Final = Difference(
+    "the API server has DeviceTaintRules in `resource.k8s.io/v1`",
+    {"1.26": False, "1.37": True},
+    "pkg/registry/resource/rest/storage_resource.go, ``v1Storage`` (kubernetes v1.36.3, v1.37.2)",
+)
 _STORED_AS: Final = Difference(
     "the version of `resource.k8s.io` in which objects are stored, as `storageVersionHash` tells",
     {"1.26": "", "1.32": "v1beta1", "1.34": "v1beta2", "1.35": "v1"},
@@ -179,6 +184,8 @@ def _served(release: Version, chosen: tuple[tuple[str, bool], ...]) -> Served:
 
 
 def _exists(kind: Kind, release: Version) -> bool:
+    if kind.kind == "DeviceTaintRule":
+        return _HAS_TAINT_RULES.at(release)
     return kind.group != _RESOURCE or _HAS[kind.version].at(release)
 
 

@@ -34,13 +34,13 @@ from .internal_form import internal
 from .requests import RequestNames, request_names, validate_request_name, validate_requests_of
 from .rules import Rules
 
-__all__ = ["allocated_devices", "device_key", "validate_claim_status"]
+__all__ = ["CONDITIONS_AT_MOST", "allocated_devices", "device_key", "validate_claim_status", "validate_conditions"]
 
 _DeviceKey: TypeAlias = tuple[str, str, str, str]
 
 _USERS_AT_MOST: Final = 256
 _RESULTS_AT_MOST: Final = 32
-_CONDITIONS_AT_MOST: Final = 8
+CONDITIONS_AT_MOST: Final = 8
 _DATA_AT_MOST: Final = 10 * 1024
 _ADDRESSES_AT_MOST: Final = 16
 _INTERFACE_AT_MOST: Final = 256
@@ -211,15 +211,16 @@ def _validate_device(rules: Rules, device: Fields, path: str, allocated: Collect
     if device_key(device) not in allocated:
         errors.append(FieldError.invalid(path, _shown_key(rules, device), "must be an allocated device in the claim"))
     conditions = device.get("conditions") or ()
-    if len(conditions) > _CONDITIONS_AT_MOST:
-        errors.append(FieldError.too_many(f"{path}.conditions", len(conditions), _CONDITIONS_AT_MOST))
-    errors += _validate_conditions(rules, conditions, f"{path}.conditions")
+    if len(conditions) > CONDITIONS_AT_MOST:
+        errors.append(FieldError.too_many(f"{path}.conditions", len(conditions), CONDITIONS_AT_MOST))
+    errors += validate_conditions(rules, conditions, f"{path}.conditions")
     if device.get("data") is not None:
         errors += validate_raw(device["data"], f"{path}.data", _DATA_AT_MOST)
     return errors + _validate_network(rules, device.get("networkData") or {}, f"{path}.networkData")
 
 
-def _validate_conditions(rules: Rules, conditions: Sequence[Fields], path: str) -> list[FieldError]:
+def validate_conditions(rules: Rules, conditions: Sequence[Fields], path: str) -> list[FieldError]:
+    """Conditions of an object, as ``metav1.Condition`` has them."""
     errors: list[FieldError] = []
     types = [condition.get("type") or "" for condition in conditions]
     for place, condition in enumerate(conditions):

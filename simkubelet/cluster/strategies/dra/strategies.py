@@ -31,6 +31,7 @@ from .internal_form import METADATA_FIELDS, internal
 from .requests import validate_claim_spec, validate_template_spec
 from .rules import Rules
 from .slices import validate_slice_spec
+from .taint_rules import DeviceTaintRuleStrategy
 
 __all__ = ["device_strategies"]
 
@@ -104,6 +105,7 @@ def device_strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
     """
     return {
         "deviceclasses.resource.k8s.io": _DeviceClassStrategy(objects, rules),
+        "devicetaintrules.resource.k8s.io": DeviceTaintRuleStrategy(rules, objects.wall_time),
         _CLAIMS: _ResourceClaimStrategy(objects, rules),
         f"{_CLAIMS}/{_V1BETA1}": _ResourceClaimStrategy(objects, rules, _V1BETA1),
         _TEMPLATES: _ResourceClaimTemplateStrategy(objects, rules),
