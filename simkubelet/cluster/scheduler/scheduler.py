@@ -20,6 +20,7 @@ from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.resources import ResourceName
 from ...model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
+from ..objects.device_taint_rules import TAINT_RULES
 from ..objects.objects import Verb, Written
 from ..objects.pod_json import pod_key
 from ..store import Store
@@ -88,6 +89,7 @@ class Scheduler:
         store.objects.subscribe("pods", self._follow_pod)
         for kind in _RESOURCE_KINDS:
             store.objects.subscribe(kind, self._follow_resource)
+        store.objects.subscribe(TAINT_RULES, self._follow_taint_rule)
 
     def _begin(self) -> None:
         """Know only what is in the cluster now, its pods in the order in which the API server lists them."""
@@ -281,6 +283,11 @@ class Scheduler:
         else:
             self.queue.happened(event)
         self._call()
+
+    def _follow_taint_rule(self, written: Written) -> None:
+        if self._inventory.take_rule(written):
+            self.queue.happened(ResourceEvent(Kind.SLICE_WRITTEN))
+            self._call()
 
     def _newly_served(self, written: Written) -> frozenset[ResourceName]:
         """Source: plugins/noderesources/fit.go, ``isSchedulableAfterDeviceClassEvent`` (kubernetes v1.36.3)."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ....dra.pod_claims import DynamicResourcesError, allocation_results, owner_refusal, pod_claims
 from ....model.resources import ResourceName
 from ....model.version import Version
+from ...objects.device_taint_rules import TAINT_RULES, tainted
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
 from .binding_conditions import BindingError, is_overdue, is_ready
@@ -31,7 +32,7 @@ class Inventory:
     Attributes:
         version: the scheduler's.
         classes: name -> DeviceClass.
-        slices: the slices.
+        slices: the slices, with the taints of rules.
         allocated: the devices that claims have to themselves, without those that are only administrated.
         shares: the shares that claims have of devices.
         by_resource: extended resource -> the class that stands for it; none where claims for them are off.
@@ -51,7 +52,8 @@ class Inventory:
         self.allocated: set[DeviceID] = set()
         self._shared: dict[str, Mapping[str, Any]] = {}
         self.shares = Shares()
-        self.slices = Slices(objects.all_of(SLICES))
+        self._rules = {body["metadata"]["name"]: body for body in objects.all_of(TAINT_RULES)}
+        self.slices = Slices(tainted(body, self._rules.values()) for body in objects.all_of(SLICES))
         for body in objects.all_of(CLAIMS):
             self._count(body)
         for body in objects.all_of(CLASSES):
@@ -78,7 +80,25 @@ class Inventory:
                 if written.before is not None:
                     self.slices.remove(written.before)
                 if not is_gone:
-                    self.slices.put(written.object)
+                    self.slices.put(tainted(written.object, self._rules.values()))
+
+    def take_rule(self, written: Written) -> bool:
+        """Take a write to a DeviceTaintRule; whether devices have other taints now.
+
+        Source: k8s.io/dynamic-resource-allocation v0.37.2, resourceslice/tracker/tracker.go.
+        """
+        new = None if written.verb is Verb.DELETED else written.object
+        if new is not None and written.before is not None and new["spec"] == written.before["spec"]:
+            return False
+        self._rules.pop(written.key.name, None)
+        if new is not None:
+            self._rules[written.key.name] = new
+        changing = [rule for rule in (written.before, new) if rule is not None]
+        affected = [body for body in self._objects.all_of(SLICES) if tainted(body, changing) is not body]
+        for body in affected:
+            self.slices.remove(body)
+            self.slices.put(tainted(body, self._rules.values()))
+        return bool(affected)
 
     def _name_resources(self) -> None:
         if self._serves_extended:
