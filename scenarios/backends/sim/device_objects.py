@@ -13,6 +13,7 @@ from simkubelet.cluster import (
     Key,
     Registry,
     ResourceClaimController,
+    Served,
     StatusError,
     Store,
     all_strategies,
@@ -61,6 +62,7 @@ class SimulatedDeviceObjects:
         try:
             match action:
                 case Create():
+                    self._check_known(action)
                     kind = kind_named(f"{_PLURALS[action.kind]}.resource.k8s.io")
                     self._registry.create(kind, _NAMESPACE if kind.namespaced else "", action.manifest)
                 case DeleteClaim():
@@ -78,6 +80,11 @@ class SimulatedDeviceObjects:
         except TimeoutError:
             raise InputError(f"{action.title}: {STILL_THERE}") from None
 
+    def _check_known(self, action: Create) -> None:
+        """Refuse what is new in a later release; the other kinds are taken as ``v1`` before there is one."""
+        if action.kind == "DeviceTaintRule" and not Served.by(self._version).knows(action.api_version, action.kind):
+            raise InputError(f"{action.title}: the API server has no {action.kind} in {action.api_version}")
+
     def _reported(self, action: ReportConditions, claim: JSON) -> JSON:
         devices = reported_devices(action, claim, self._store.objects.wall_time.now())
         return {**claim, "status": {**claim["status"], "devices": devices}}
@@ -94,4 +101,5 @@ _PLURALS = {
     "ResourceSlice": "resourceslices",
     "ResourceClaim": "resourceclaims",
     "ResourceClaimTemplate": "resourceclaimtemplates",
+    "DeviceTaintRule": "devicetaintrules",
 }

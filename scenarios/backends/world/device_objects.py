@@ -22,6 +22,7 @@ _PATHS: Final = {
     "ResourceSlice": SLICES,
     "ResourceClaim": _CLAIMS,
     "ResourceClaimTemplate": "namespaces/default/resourceclaimtemplates",
+    "DeviceTaintRule": "devicetaintrules",
 }
 
 GOES_WITHIN_S: Final = 10.0

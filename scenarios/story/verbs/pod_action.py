@@ -280,19 +280,19 @@ class ReportConditions(ObjectAction, Part):
 
 
 class Create(ObjectAction, _ManifestPart):
-    """Create a class, a slice, a claim or a template of claims: what the scheduler needs to give devices to pods.
+    """Create a class, a slice, a claim, a template of claims, or a rule that taints devices: what schedulers look at.
 
     Its claims are then made from templates, allocated and taken back as on a cluster.
 
     Attributes:
         api_version: Always `resource.k8s.io/v1`.
-        kind: `DeviceClass`, `ResourceSlice`, `ResourceClaim` or `ResourceClaimTemplate`.
+        kind: `DeviceClass`, `ResourceSlice`, `ResourceClaim`, `ResourceClaimTemplate`; from 1.37 on `DeviceTaintRule`.
         metadata: The object's name.
         spec: As kubectl takes it.
     """
 
     api_version: Literal["resource.k8s.io/v1"]
-    kind: Literal["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"]
+    kind: Literal["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceTaintRule"]
     metadata: DeviceMeta
     spec: Mapping[StrictStr, Any]
 

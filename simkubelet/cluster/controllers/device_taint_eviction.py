@@ -1,8 +1,8 @@
 """The controller that ends pods whose devices have a taint with the effect NoExecute.
 
-The driver taints a device in its ResourceSlice. A pod goes when one of its claims has a device whose taint the claim
-does not tolerate, or no longer: the time of a toleration counts from that of the taint. DeviceTaintRules are not
-served, and claims of extended resources are passed over, as in the real controller.
+The driver taints a device in its ResourceSlice, an administrator with a DeviceTaintRule. A pod goes when one of its
+claims has a device whose taint the claim does not tolerate, or no longer: the time of a toleration counts from that of
+the taint. Claims of extended resources are passed over, as in the real controller.
 
 Source: pkg/controller/devicetainteviction/device_taint_eviction.go (kubernetes v1.36.3, v1.37.2).
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from ..._internal.change import Noted
@@ -21,9 +21,11 @@ from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.version import Difference, Version
+from ..objects.device_taint_rules import TAINT_RULES, is_selected
 from ..objects.node_selection import tolerates
 from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
+from .device_taint_rule_status import RULE_STATUS_PERIOD_S, RuleStatuses
 from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["DeviceTaintEviction"]
@@ -66,19 +68,25 @@ class DeviceTaintEviction:
         self._slices: defaultdict[tuple[str, str], dict[str, JSON]] = defaultdict(dict)
         for body in store.objects.all_of(_SLICES):
             self._slices[_pool(body)][body["metadata"]["name"]] = body
-        self._evictions = PodEvictions(store, clock, _EVICTION)
+        self._rules = {body["metadata"]["name"]: body for body in store.objects.all_of(TAINT_RULES)}
+        self._statuses = RuleStatuses(store.objects, clock, self._affected, self._published)
+        self._evictions = PodEvictions(store, clock, _EVICTION, self._count)
+        self._noted_rules = Noted(self._rules)
         self._noted = Noted(pod.uid for pod in store.pods)
         self._is_on = _EVICTS.at(release)
         if self._is_on:
             store.objects.subscribe(_SLICES, self._note_slice)
             store.objects.subscribe(_CLAIMS, self._note_claim)
             store.objects.subscribe("pods", self._note_pod)
+            store.objects.subscribe(TAINT_RULES, self._note_rule)
 
     async def run(self) -> None:
         """Work until cancelled; a release without this controller has nothing to do."""
         if not self._is_on:
             return
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._statuses.run())
+            tasks.create_task(self._noted_rules.look_at_each(self._statuses.update))
             await self._noted.look_at_each(lambda uid: self._consider(uid, tasks))
 
     def _note_slice(self, written: Written) -> None:
@@ -103,6 +111,18 @@ class DeviceTaintEviction:
         if written.object["spec"].get("resourceClaims"):
             self._noted.note(PodUID(written.object["metadata"]["uid"]))
 
+    def _note_rule(self, written: Written) -> None:
+        old, new = written.before, None if written.verb is Verb.DELETED else written.object
+        self._rules.pop(written.key.name, None)
+        if new is not None:
+            self._rules[written.key.name] = new
+        if new is not None and old is not None and old["spec"] == new["spec"]:
+            return
+        self._noted_rules.note(written.key.name)
+        for claim in self._store.objects.all_of(_CLAIMS):
+            if any(rule is not None and _selects_any(rule, claim) for rule in (old, new)):
+                self._note(claim)
+
     def _note(self, claim: JSON) -> None:
         """The pods of a claim are to be looked at."""
         for user in (claim.get("status") or {}).get("reservedFor") or ():
@@ -113,17 +133,44 @@ class DeviceTaintEviction:
         if pod is None:
             self._evictions.forget(uid)
         elif not pod.is_deleting:
-            due_at = self._eviction_time(pod)
-            if due_at is None:
+            reasons = self._reasons(pod)
+            if not reasons:
                 self._evictions.spare(pod)
-            else:
-                self._evictions.plan(pod, due_at, tasks)
+                return
+            self._evictions.plan(pod, min(due_at for due_at, _ in reasons), tasks)
+            for _, rule in reasons:
+                if rule:
+                    self._statuses.plan(rule, RULE_STATUS_PERIOD_S)
 
-    def _eviction_time(self, pod: Pod) -> float | None:
-        """When a pod has to go; None where it may stay."""
+    def _count(self, pod: Pod) -> None:
+        for rule in {rule for _, rule in self._reasons(pod) if rule}:
+            self._statuses.count_eviction(rule)
+
+    def _affected(self, rule: JSON) -> list[Pod]:
+        """The pods that have to go for a rule, or would if its effect was NoExecute."""
+        taint = {**rule["spec"]["taint"], "effect": "NoExecute"}
+        return [
+            pod
+            for pod in self._store.pods
+            if pod.node_name is not None
+            and not pod.is_deleting
+            and any(
+                is_selected(rule, _device(result)) and _tolerated_s(taint, result) < math.inf
+                for claim in self._claims_of(pod)
+                for result in allocation_results(claim)
+            )
+        ]
+
+    def _published(self) -> Iterator[dict[str, str]]:
+        for (driver, pool), slices in self._slices.items():
+            for device in _newest_devices(slices.values()):
+                yield {"driver": driver, "pool": pool, "device": device["name"]}
+
+    def _reasons(self, pod: Pod) -> list[tuple[float, str]]:
+        """When each taint ends a pod, and the rule that the taint is of; empty for a driver's."""
         if pod.node_name is None:
-            return None
-        return min((due_at for claim in self._claims_of(pod) for due_at in self._times(claim)), default=None)
+            return []
+        return [reason for claim in self._claims_of(pod) for reason in self._times(claim)]
 
     def _claims_of(self, pod: Pod) -> Iterator[JSON]:
         """The claims of a pod that it may use."""
@@ -138,28 +185,43 @@ class DeviceTaintEviction:
             if is_reserved_for(pod, claim):
                 yield claim
 
-    def _times(self, claim: JSON) -> Iterator[float]:
-        """When each taint of a claim's devices ends its pods."""
+    def _times(self, claim: JSON) -> Iterator[tuple[float, str]]:
+        """When each taint of a claim's devices ends its pods; see `_reasons`."""
         for result in allocation_results(claim):
-            for taint in self._taints(result):
+            for taint, rule in self._taints(result):
                 tolerated_s = _tolerated_s(taint, result)
-                if tolerated_s < math.inf:
-                    yield self._store.objects.wall_time.seconds(taint["timeAdded"]) + tolerated_s
+                if taint["effect"] == "NoExecute" and tolerated_s < math.inf:
+                    yield self._store.objects.wall_time.seconds(taint["timeAdded"]) + tolerated_s, rule
 
-    def _taints(self, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The taints of a device that end pods."""
-        slices = self._slices.get((result["driver"], result["pool"]), {}).values()
-        newest = max((one["spec"]["pool"]["generation"] for one in slices), default=0)
-        for one in slices:
-            if one["spec"]["pool"]["generation"] == newest:
-                for device in one["spec"].get("devices") or ():
-                    if device["name"] == result["device"]:
-                        return [taint for taint in device.get("taints") or () if taint["effect"] == "NoExecute"]
-        return []
+    def _taints(self, result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+        """The taints of a device, and the rule that each is of; empty for its driver's."""
+        for device in _newest_devices(self._slices.get((result["driver"], result["pool"]), {}).values()):
+            if device["name"] == result["device"]:
+                yield from ((taint, "") for taint in device.get("taints") or ())
+                break
+        for name, rule in self._rules.items():
+            if is_selected(rule, _device(result)):
+                yield rule["spec"]["taint"], name
 
 
 def _pool(slice_: JSON) -> tuple[str, str]:
     return slice_["spec"]["driver"], slice_["spec"]["pool"]["name"]
+
+
+def _newest_devices(slices: Collection[JSON]) -> Iterator[JSON]:
+    """The devices of a pool, without those of generations before."""
+    newest = max((one["spec"]["pool"]["generation"] for one in slices), default=0)
+    for one in slices:
+        if one["spec"]["pool"]["generation"] == newest:
+            yield from one["spec"].get("devices") or ()
+
+
+def _device(result: Mapping[str, Any]) -> dict[str, str]:
+    return {part: result[part] for part in ("driver", "pool", "device")}
+
+
+def _selects_any(rule: JSON, claim: JSON) -> bool:
+    return any(is_selected(rule, _device(result)) for result in allocation_results(claim))
 
 
 def _has_taints(slice_: JSON) -> bool:

@@ -7,7 +7,7 @@ device_taint_eviction.go, ``addConditionAndDeletePod`` (kubernetes v1.34.4, v1.3
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...model.clock import Clock
@@ -44,9 +44,19 @@ class _Eviction:
 
 
 class PodEvictions:
-    """The pods that are to go, each with its time; iterates over their uids."""
+    """The pods that are to go, each with its time; iterates over their uids.
 
-    def __init__(self, store: Store, clock: Clock, texts: EvictionTexts) -> None:
+    Args:
+        store: the cluster.
+        clock: its time.
+        texts: what the controller says.
+        count: called with each pod that goes.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, texts: EvictionTexts, count: Callable[[Pod], None] = lambda pod: None
+    ) -> None:
+        self._count = count
         self._store = store
         self._clock = clock
         self._texts = texts
@@ -86,6 +96,7 @@ class PodEvictions:
         del self._planned[uid]
         pod = self._store.pod(uid)
         if pod is not None and not pod.is_deleting:
+            self._count(pod)
             self._record(pod, self._texts.ends)
             self._store.patch_pod_status(uid, self._texts.condition)
             self._store.delete_pod(uid)

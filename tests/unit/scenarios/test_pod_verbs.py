@@ -153,6 +153,15 @@ async def test_claim_that_a_pod_keeps_is_not_waited_for_long(
         await cluster.change_device_object(DeleteClaim(claim="gpu"))
 
 
+async def test_taint_rule_needs_a_release_that_has_them(cluster: SimCluster) -> None:
+    spec = {"taint": {"key": "broken", "effect": "NoExecute"}}
+
+    with pytest.raises(
+        InputError, match=r"create DeviceTaintRule x: the API server has no DeviceTaintRule in resource"
+    ):
+        await cluster.change_device_object(creation("DeviceTaintRule", "x", spec))
+
+
 async def test_conditions_are_those_of_the_claims_devices(cluster: SimCluster) -> None:
     await cluster.allocate_claim(AllocateClaim(claim="gpu", pods=("p",), devices=(DEVICE,)), [pod(cluster)])
 
