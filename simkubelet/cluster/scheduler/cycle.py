@@ -29,6 +29,11 @@ _COUNTS_EXCLUDED_NODES: Final = Difference(
     "scheduler/schedule_one.go, ``findNodesThatFitPod`` (kubernetes v1.31.14, v1.32.13)",
 )
 
+_SAYS_PLACE: Final = Difference(
+    "the FailedScheduling text of a pod that preempts others says on which node, and how many",
+    {"1.26": False, "1.37": True},
+    "scheduler/framework/preemption/preemption.go, ``Preempt`` (kubernetes v1.36.3, v1.37.0)",
+)
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _CONFLICT: Final = "pod affinity terms conflict"
@@ -193,7 +198,9 @@ class _Cycle:
             displaced = tuple(
                 other for other in self._state.nominated_on(outcome.node) if other.priority < self._pod.priority
             )
-            message = failed_scheduling(reasons, (), self._version)
+            place = f"on node {outcome.node}, preempting {len(outcome.victims)} victims"
+            found = (f"preemption: found a potential placement for pod {place}",)
+            message = failed_scheduling(reasons, found if _SAYS_PLACE.at(self._version) else (), self._version)
             return Failure(
                 message, frozenset(rejectors), outcome.node, outcome.victims, displaced, deallocated=deallocated
             )

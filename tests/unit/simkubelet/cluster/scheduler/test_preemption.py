@@ -44,6 +44,25 @@ def test_victim_event_has_the_minor_s_text(minor: str, by: str):
     assert ("low", "Preempted", f"Preempted by {by} on node n") in cluster.events
 
 
+@pytest.mark.parametrize(
+    ("minor", "place"),
+    [
+        pytest.param("1.36", "", id="1.36"),
+        pytest.param(
+            "1.37", " preemption: found a potential placement for pod on node n, preempting 1 victims", id="1.37"
+        ),
+    ],
+)
+def test_pod_that_preempts_says_where_from_1_37_on(minor: str, place: str):
+    cluster = ScheduledCluster(minor)
+    cluster.node("n")
+    cluster.pod("low", nodeName="n")
+    cluster.pod("high", priority=1)
+    cluster.try_all()
+
+    assert cluster.failures("high") == [f"0/1 nodes are available: 1 Insufficient {GPU}.{place}"]
+
+
 def test_room_is_kept_for_the_pod_that_waits_for_it(cluster: ScheduledCluster):
     cluster.pod("high", priority=10)
     cluster.try_all()
