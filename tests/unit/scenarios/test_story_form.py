@@ -232,7 +232,7 @@ WRONG += [
     ),
     pytest.param(
         "steps:\n- create: {apiVersion: resource.k8s.io/v1, kind: Pod, metadata: {name: a}, spec: {}}",
-        ["4:50: steps[0].create.kind: expected 'DeviceClass', 'ResourceSlice', 'ResourceClaim' or 'ResourceClaimT"],
+        ["4:50: steps[0].create.kind: expected 'DeviceClass', 'ResourceSlice', 'ResourceClaim', 'ResourceClaimTempl"],
         id="another object",
     ),
     pytest.param(
