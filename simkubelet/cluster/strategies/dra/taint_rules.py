@@ -6,7 +6,7 @@ Source: pkg/registry/resource/devicetaintrule/strategy.go; pkg/apis/resource/v1/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ class DeviceTaintRuleStrategy(Strategy):
     def validate(self, new: JSON) -> list[FieldError]:
         spec = new["spec"]
         selector = spec.get("deviceSelector") or {}
-        checks = {
+        checks: dict[str, Callable[[str, str], list[FieldError]]] = {
             "driver": partial(validate_driver_name, self._rules),
             "pool": validate_pool_name,
             "device": validate_label,

@@ -12,6 +12,7 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.api.registry.served import Served, runtime_config
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
+from simkubelet.cluster.strategies.dra.rules import Rules
 from simkubelet.cluster.strategies.dra.slices import validate_slice_spec
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
@@ -109,4 +110,4 @@ def test_taint_may_be_only_for_people_from_1_35_on(release: str, is_taken: bool)
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "d", "pool": pool, "allNodes": True, "devices": [device]}
 
-    assert (validate_slice_spec(spec, None, "spec", version(release)) == []) is is_taken
+    assert (validate_slice_spec(Rules(version(release), ()), spec, None, "spec") == []) is is_taken
