@@ -29,11 +29,17 @@ def rule(**parts: Any) -> JSON:
 
 WRITES: tuple[tuple[str, JSON], ...] = (
     ("create", rule(taint={"key": ""})),
+    ("create", rule(taint={"key": "a b"})),
+    ("create", rule(taint={"key": f"{'a' * 254}/b"})),
     ("create", rule(taint={"value": "no value"})),
+    ("create", rule(taint={"value": "v" * 64})),
     ("create", rule(taint={"effect": ""})),
     ("create", rule(taint={"effect": "Other"})),
     ("create", rule(deviceSelector={"driver": "Not.A Driver", "pool": "/", "device": "Not_A_Device"})),
     ("create", rule(deviceSelector={"pool": ""})),
+    ("create", rule(deviceSelector={"driver": ""})),
+    ("create", rule(deviceSelector={"driver": "d" * 64})),
+    ("create", rule(deviceSelector={"device": ""})),
     ("create", {**rule(deviceSelector={"pool": "a/b"}), "status": {"conditions": [CONDITION]}}),
     ("create", rule()),
     ("update", rule(taint={"value": "x"})),
@@ -41,6 +47,8 @@ WRITES: tuple[tuple[str, JSON], ...] = (
     ("update", {**rule(taint={"effect": "None"}), "status": {"conditions": [CONDITION]}}),
     ("status", {**rule(), "status": {"conditions": [CONDITION]}}),
     ("status", {**rule(), "status": {"conditions": [{**CONDITION, "type": "a b", "status": "Yes", "reason": ""}]}}),
+    ("status", {**rule(), "status": {"conditions": [{**CONDITION, "type": "", "status": ""}]}}),
+    ("status", {**rule(), "status": {"conditions": [CONDITION, CONDITION]}}),
     ("status", {**rule(), "status": {"conditions": [{**CONDITION, "type": f"c{n}"} for n in range(9)]}}),
     ("unconditional", rule()),
 )
