@@ -46,19 +46,19 @@ class SequenceResults(Results):
 
 def play_sequences(campaign: int, numbers: Sequence[int], directory: Path | None, is_own_process: bool) -> list[Played]:
     """Play some sequences of a campaign; see `scenarios.campaign.player.play_batch`."""
-    return [_play(campaign, number) for number in numbers]
+    return [_play(campaign, number, directory) for number in numbers]
 
 
 def shrink_sequence(campaign: int, number: int, signature: str, directory: Path | None, is_own_process: bool) -> Shrunk:
     """Find the fewest commands that are answered differently, as a program for `BothManagers`."""
-    error = _difference(campaign, number, Phase.generate, Phase.shrink)
+    error = _difference(campaign, number, directory, Phase.generate, Phase.shrink)
     text = "\n".join(getattr(error, "__notes__", ())) + f"\n{error}\n"
     return Shrunk(f"seed-{campaign}-sequence-{number}", text, text.count("state."), error is not None)
 
 
-def _play(campaign: int, number: int) -> Played:
+def _play(campaign: int, number: int, directory: Path | None) -> Played:
     began = time.monotonic()
-    error = _difference(campaign, number, Phase.generate)
+    error = _difference(campaign, number, directory, Phase.generate)
     reason = "" if error is None else _reason(error)
     outcome = "failed" if reason else "passed"
     return Played(number, outcome, reason, STEPS, time.monotonic() - began, time.time())
@@ -72,9 +72,9 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__} in {traceback.extract_tb(error.__traceback__)[-1].name}"
 
 
-def _difference(campaign: int, number: int, *phases: Phase) -> Exception | None:
+def _difference(campaign: int, number: int, directory: Path | None, *phases: Phase) -> Exception | None:
     """Play a sequence; what was answered differently, if anything."""
-    sides = _sides()
+    sides = _sides(directory)
     machine: Any = type("Machine", (_OneSequence,), {"sides": sides, "minor": _programs().minor})
     chosen = settings(
         max_examples=1,
@@ -115,10 +115,10 @@ def _programs() -> Programs:
 
 
 @cache
-def _sides() -> Sides:
+def _sides(directory: Path | None) -> Sides:
     """Both kubelets of this worker, which end with it; what they log is not shown, and nothing else of a worker is."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    return Sides(_programs(), ("a", "b"))
+    return Sides(_programs(), ("a", "b"), directory)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

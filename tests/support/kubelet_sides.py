@@ -111,9 +111,10 @@ class Programs:
 class Side:
     """One kubelet in a folder of its own, and its plugins by name."""
 
-    def __init__(self, name: str, kubelet: list[str], stub: Path) -> None:
+    def __init__(self, name: str, kubelet: list[str], stub: Path, place: Path | None = None) -> None:
         self.name = name
-        self.folder = Path(tempfile.mkdtemp(prefix="sk-", dir=IN_MEMORY if IN_MEMORY.is_dir() else "/tmp"))
+        place = place or (IN_MEMORY if IN_MEMORY.is_dir() else Path("/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="sk-", dir=place))
         self._kubelet, self._stub = kubelet, stub
         self.programs = {"kubelet": LineProgram([*kubelet, "--dir", str(self.folder)])}
 
@@ -157,11 +158,17 @@ class Side:
 
 
 class Sides:
-    """The real kubelet and ours; answers come as (real, ours)."""
+    """The real kubelet and ours; answers come as (real, ours).
 
-    def __init__(self, programs: Programs, plugins: tuple[str, ...]) -> None:
-        self.real = Side("real", [str(programs.oracle)], programs.stub)
-        self.ours = Side("ours", programs.ours, programs.stub)
+    Args:
+        programs: What is compared.
+        plugins: Names of stubs.
+        place: Where both have their folders; in memory where it is None.
+    """
+
+    def __init__(self, programs: Programs, plugins: tuple[str, ...], place: Path | None = None) -> None:
+        self.real = Side("real", [str(programs.oracle)], programs.stub, place)
+        self.ours = Side("ours", programs.ours, programs.stub, place)
         self.plugins = plugins
         for side in self.both:
             for plugin in plugins:

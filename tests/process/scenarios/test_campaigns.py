@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,12 +31,12 @@ PLANTED: Final = """
 
 
 class Campaigns:
-    """Runs campaigns in a folder, with `file` as their results."""
+    """Runs campaigns in a folder, with `file` as their results; their nodes are in another with a shorter path."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: str) -> None:
         self.folder = folder
         self.file = folder / "campaign.sqlite"
-        self.environment = {**os.environ, "COLUMNS": "200"}
+        self.environment = {**os.environ, "COLUMNS": "200", "TMPDIR": nodes}
 
     def plant(self, code: str) -> None:
         """Let all processes do something at their start."""
@@ -83,8 +84,10 @@ class Campaigns:
 
 
 @pytest.fixture
-def campaigns(tmp_path: Path) -> Campaigns:
-    return Campaigns(tmp_path)
+def campaigns(tmp_path: Path) -> Iterator[Campaigns]:
+    # What is killed leaves the folders of its nodes behind.
+    with tempfile.TemporaryDirectory(prefix="sk-") as nodes:
+        yield Campaigns(tmp_path, nodes)
 
 
 def of_session(leader: int) -> list[int]:
@@ -199,11 +202,13 @@ def test_wrong_input_is_one_line(campaigns: Campaigns, options: list[str], statu
 
 
 @contextmanager
-def dask(kind: str, log: Path, said: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def dask(
+    kind: str, log: Path, said: str, *options: str, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A scheduler or a worker, which find each other by a file, as soon as it has said something."""
     argv = [sys.executable, "-m", "dask", kind, "--scheduler-file", "scheduler.json", "--host", "127.0.0.1", *options]
     with log.open("w") as output:
-        process = subprocess.Popen(argv, cwd=log.parent, stdout=output, stderr=output)
+        process = subprocess.Popen(argv, cwd=log.parent, env=environment, stdout=output, stderr=output)
     try:
         eventually(lambda: said in log.read_text(), lambda: f"the {kind} does not begin: {log.read_text()}")
         yield process
@@ -214,11 +219,13 @@ def dask(kind: str, log: Path, said: str, *options: str) -> Iterator[subprocess.
 
 def test_killed_dask_worker_costs_no_story_and_counts_none_twice(campaigns: Campaigns) -> None:
     folder, registered = campaigns.folder, "Registered to:"
-    one_thread = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
+    scheduler = ("--port", "0", "--dashboard-address", "127.0.0.1:0")
+    worker = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
+    run = partial(dask, environment=campaigns.environment)
     with (
-        dask("scheduler", folder / "0.log", "Scheduler at:", "--port", "0", "--dashboard-address", "127.0.0.1:0"),
-        dask("worker", folder / "1.log", registered, *one_thread) as lost,
-        dask("worker", folder / "2.log", registered, *one_thread),
+        run("scheduler", folder / "0.log", "Scheduler at:", *scheduler),
+        run("worker", folder / "1.log", registered, *worker) as lost,
+        run("worker", folder / "2.log", registered, *worker),
     ):
         address = re.search(r"Scheduler at:\s+(tcp://\S+)", (folder / "0.log").read_text())
         assert address is not None
