@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from .bug import Bug
-from .stories import builtin, first_sentence
+from .stories import builtin, contents, first_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,9 @@ def known_bugs() -> list[KnownBug]:
 
 def _found() -> Iterator[KnownBug]:
     for name, path in builtin().items():
-        text = path.read_bytes()
         # Reading YAML takes time, and most stories are about no bug.
-        if b"\nbug:" in text:
-            story = yaml.safe_load(text)
+        if b"\nbug:" in path.read_bytes():
+            story = contents(path)
             description = story["description"]
             bug = Bug.model_validate(story["bug"])
             yield KnownBug(bug, name, path, first_sentence(description), " ".join(description.split()))

@@ -160,7 +160,7 @@ def tagged(files: Iterable[Path], tags: Collection[str]) -> list[Path]:
     Raises:
         InputError: None of the stories has one of the tags.
     """
-    found = {path: _tags(_header(path)) for path in files}
+    found = {path: _tags(contents(path)) for path in files}
     known = sorted({tag for of_story in found.values() for tag in of_story or ()})
     if unknown := sorted(set(tags).difference(known)):
         has = f"their tags are: {', '.join(known)}" if known else "none of them has a tag"
@@ -168,7 +168,7 @@ def tagged(files: Iterable[Path], tags: Collection[str]) -> list[Path]:
     return [path for path, of_story in found.items() if of_story is None or not of_story.isdisjoint(tags)]
 
 
-def _header(path: Path) -> Any:
+def contents(path: Path) -> Any:
     """What a file says, unchecked; None where it cannot be read."""
     try:
         return yaml.load(path.read_bytes(), _Loader)  # noqa: S506  # a safe one
@@ -236,5 +236,5 @@ class Summary(NamedTuple):
 
 def summaries() -> dict[str, Summary]:
     """Built-in name -> what a listing shows of the story."""
-    documents = {name: _header(path) for name, path in builtin().items()}
+    documents = {name: contents(path) for name, path in builtin().items()}
     return {name: Summary(first_sentence(one["description"]), tuple(one["tags"])) for name, one in documents.items()}
