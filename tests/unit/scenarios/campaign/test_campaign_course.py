@@ -91,3 +91,26 @@ def test_error_of_a_worker_ends_the_campaign_with_one_line(
         course.run()
 
     assert str(caught.value) == f"{reason}; the results are kept: run the same command again to go on"
+
+
+def test_folder_of_a_killed_campaign_is_removed_and_that_of_one_under_way_stays(
+    results: Results, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scenarios.campaign.campaign._SHARED_MEMORY", tmp_path)
+    (tmp_path / "sk-camp-killed" / "node-1").mkdir(parents=True)
+    there: list[list[Path]] = []
+
+    def beside_another(seed: int, numbers: Sequence[int], folder: Path | None, is_own_process: bool) -> list[Played]:
+        assert folder is not None
+        (folder / "node-1").mkdir(exist_ok=True)
+        other, _ = campaign(results, play, until=time.monotonic())
+        other.run()
+        there.append(list(tmp_path.glob("sk-camp-*/*")))
+        return [play(number) for number in numbers]
+
+    course, _ = campaign(results, play, most=5, play=beside_another)
+
+    course.run()
+
+    assert [path.parent.name == "sk-camp-killed" for (path,) in there] == [False]
+    assert list(tmp_path.glob("sk-camp-*")) == []
