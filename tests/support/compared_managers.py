@@ -35,6 +35,7 @@ class ComparedManagers(RuleBasedStateMachine):
     sides: Sides
     minor: str
     uids = 0
+    """Pods of all machines: a uid keeps the hint that `set_affinity` gave it, so none comes twice in a process."""
     lost_races = 0
 
     def __init__(self) -> None:
@@ -225,7 +226,7 @@ class ComparedManagers(RuleBasedStateMachine):
     # Pods
 
     def add_pod(self, init: Any, apps: Any, is_admitted: bool) -> None:
-        type(self).uids += 1
+        ComparedManagers.uids += 1
         uid = f"u{self.uids}"
         init_containers = [
             {"name": f"i{n}", "restartable": restarts, "limits": wanted} for n, (restarts, wanted) in enumerate(init)
