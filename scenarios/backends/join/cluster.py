@@ -55,6 +55,8 @@ _NODES: Final = "/api/v1/nodes"
 _ANSWERS_WITHIN_S: Final = 20.0
 _READY_WITHIN_S: Final = 60.0
 _SETTLES_WITHIN_S: Final = 2.0
+_OF_NO_NODE: Final = f"{STORY}-probe"
+"""A resource that no node has."""
 
 
 class JoinedCluster:
@@ -193,7 +195,17 @@ class JoinedCluster:
         for node in self.nodes:
             if node.name not in self._ready:
                 await self._until(_NODES, node.name, lambda item: not item["spec"].get("taints"))
+                await self._answered(self._until_seen(node.name), "does not schedule pods", _READY_WITHIN_S)
                 self._ready.add(node.name)
+
+    async def _until_seen(self, node: str) -> None:
+        """Wait until the scheduler, too, knows that a node has no taint: that is not why it refuses a pod for it."""
+        container = {"name": "main", "image": "none", "resources": {"limits": {_OF_NO_NODE: "1"}}}
+        spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
+        probe = {"metadata": {"generateName": "probe-", "labels": _SELECTOR}, "spec": spec}
+        created = (await self._client.call("POST", _PODS, probe))["metadata"]
+        await self._until(_PODS, created["name"], _is_short_of_probes)
+        await delete_pod(self._client, pod_path("default", created["name"]), created["uid"])
 
     async def _clear(self) -> None:
         """Remove what a killed run has left.
@@ -222,7 +234,7 @@ class JoinedCluster:
 
     async def _delete_pods(self) -> None:
         for pod in (await self._client.get(_PODS)).get("items") or ():
-            if _is_selected(pod):
+            if _is_selected(pod) or STORY in (pod["metadata"].get("labels") or {}):
                 await delete_pod(self._client, pod_path("default", pod["metadata"]["name"]), pod["metadata"]["uid"])
 
     async def _follow(self, path: str, follower: Follower) -> None:
@@ -376,6 +388,10 @@ class StoryEvents:
 
     def deleted(self, item: JSON) -> None:
         """See `Follower`; an Event that has expired was recorded all the same."""
+
+
+def _is_short_of_probes(pod: Mapping[str, Any]) -> bool:
+    return any(_OF_NO_NODE in one.get("message", "") for one in pod.get("status", {}).get("conditions") or ())
 
 
 def _is_selected(pod: Mapping[str, Any]) -> bool:
