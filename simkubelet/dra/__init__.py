@@ -2,7 +2,8 @@
 
 `manager` prepares and unprepares the claims of pods; `plugins` are the drivers that it calls, `slice_wipes` what
 happens to the ResourceSlices of those that are gone, `health` what they report of their devices. `claim_info` is what
-is known of claims, `checkpoint` how that survives a restart, `container_claims` what containers get of it.
+is known of a claim, `claim_cache` has all of them, and `container_claims` is what containers get of it. `checkpoint`
+is how it survives a restart, with the claims as texts (`claim_text`) and as values of JSON (`claim_values`).
 
 `error_texts` has what it says of failures, `driver_calls` the calls themselves.
 

@@ -18,7 +18,8 @@ from ..model.pod import ExtendedClaim, Pod
 from ..model.pod_status import ResourceHealth, ResourceStatus
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version
-from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .claim_cache import ClaimInfoCache
+from .claim_info import ClaimInfo, PreparedDevice
 from .error_texts import error_texts, not_prepared
 from .health import FOLLOWS_HEALTH, DriverHealth
 from .pod_claims import DynamicResourcesError, claims_of_container, pod_claims, pod_entries

@@ -25,7 +25,8 @@ from ..model.errors import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.version import Difference, Version
 from .checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError
-from .claim_info import ClaimInfo, ClaimInfoCache
+from .claim_cache import ClaimInfoCache
+from .claim_info import ClaimInfo
 from .container_claims import ContainerClaims
 from .driver_calls import DriverCalls
 from .error_texts import error_texts, not_prepared

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from ..dra.checkpoint import encode_info
+from ..dra.claim_text import encode_info
 from ..dra.pod_claims import DynamicResourcesError
 from ..model.errors import InputError
 from ..model.pod import Pod, PodUID, pod_from_manifest
