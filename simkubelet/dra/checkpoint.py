@@ -10,7 +10,7 @@ cm/dra/claiminfo.go, ``newClaimInfoCache``.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..golang.text import InvalidJsonError, json_string, read_json
 from ..model.version import Version
 from .claim_info import ClaimInfo
-from .claim_text import encode_info
+from .claim_text import UnreadClaim, encode_info, find_claims
 from .claim_values import Struct, go_kind, read_infos
 
 __all__ = [
@@ -63,8 +63,10 @@ class ClaimsFile:
         self._version = version
         self._texts: dict[tuple[str, str], _ClaimText] = {}
 
-    def load(self) -> list[ClaimInfo]:
-        """Read it; where there is none, write an empty one.
+    def load(self) -> Sequence[ClaimInfo | UnreadClaim]:
+        """Check it; where there is none, write an empty one.
+
+        Claims of which every text is as this kubelet writes it are not read yet, nor do they fail when they are.
 
         Raises:
             BadCheckpointError: it cannot be used, or it can be neither read nor written.
@@ -82,16 +84,18 @@ class ClaimsFile:
         except OSError as error:
             reason = f"failed to get checkpoint {CHECKPOINT_NAME}: open {path}: {(error.strerror or '').lower()}"
             raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
-        return decode(text)
+        with _without_collections():
+            data = _data(text)
+            return _unread_claims(data, self._version) or _infos(data)
 
-    def save(self, infos: Iterable[ClaimInfo]) -> None:
+    def save(self, claims: Iterable[ClaimInfo | UnreadClaim]) -> None:
         """Write it.
 
         Raises:
             ClaimsNotWrittenError: the disk does not take it.
         """
         kept = self._texts
-        self._texts = {(info.namespace, info.name): _ClaimText.of(info, self._version, kept) for info in infos}
+        self._texts = {(one.namespace, one.name): _ClaimText.of(one, self._version, kept) for one in claims}
         try:
             self._write(_text_of(self._texts.values()))
         except FileNotReplacedError as error:
@@ -102,19 +106,29 @@ class ClaimsFile:
 
 
 class _ClaimText(NamedTuple):
-    """A claim as it is in the data, and as that is in the text around the data."""
+    """A claim as it is in the data, and as that is in the text around the data.
+
+    Attributes:
+        state: what the text is made of; empty for a claim that was not read.
+    """
 
     state: tuple[object, ...]
     plain: str
     escaped: str
 
     @classmethod
-    def of(cls, info: ClaimInfo, version: Version, kept: Mapping[tuple[str, str], _ClaimText]) -> _ClaimText:
-        state = (info.uid, *info.pods, *info.drivers.items())
-        known = kept.get((info.namespace, info.name))
+    def of(
+        cls, claim: ClaimInfo | UnreadClaim, version: Version, kept: Mapping[tuple[str, str], _ClaimText]
+    ) -> _ClaimText:
+        known = kept.get((claim.namespace, claim.name))
+        if isinstance(claim, UnreadClaim):
+            if known is not None and known.plain == claim.text:
+                return known
+            return cls((), claim.text, json_string(claim.text)[1:-1])
+        state = (claim.uid, *claim.pods, *claim.drivers.items())
         if known is not None and known.state == state:
             return known
-        plain = encode_info(info, version)
+        plain = encode_info(claim, version)
         return cls(state, plain, json_string(plain)[1:-1])
 
 
@@ -139,16 +153,7 @@ def decode(text: str) -> list[ClaimInfo]:
         BadCheckpointError: it cannot be used.
     """
     with _without_collections():
-        try:
-            data = _data(text)
-        except (InvalidJsonError, ValueError) as error:
-            reason = f"failed to get checkpoint {CHECKPOINT_NAME}: {error}"
-            raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
-        try:
-            *_, listed = _DATA.fields(read_json(data))
-            return read_infos(listed or ())
-        except (AttributeError, InvalidJsonError, TypeError, ValueError) as error:
-            raise BadCheckpointError(f"GetEntries() on checkpoint: {error}") from None
+        return _infos(_data(text))
 
 
 @contextmanager
@@ -167,9 +172,37 @@ def _data(text: str) -> str:
     """The data of a file, as a text.
 
     Raises:
-        ValueError: it is no checkpoint.
-        InvalidJsonError: it is no JSON.
+        BadCheckpointError: it is no checkpoint, or another one than was written.
     """
+    try:
+        return _read_data(text)
+    except (InvalidJsonError, ValueError) as error:
+        reason = f"failed to get checkpoint {CHECKPOINT_NAME}: {error}"
+        raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
+
+
+def _unread_claims(data: str, version: Version) -> list[ClaimInfo | UnreadClaim]:
+    """The claims of data that is as this kubelet writes it; none where it is another."""
+    found = find_claims(data, version)
+    if data != f"{_HEAD}[{','.join(claim.text for claim in found)}]}}":
+        return []
+    return [claim if claim.is_in_order else claim.read() for claim in found]
+
+
+def _infos(data: str) -> list[ClaimInfo]:
+    """The claims of the data.
+
+    Raises:
+        BadCheckpointError: there is something else.
+    """
+    try:
+        *_, listed = _DATA.fields(read_json(data))
+        return read_infos(listed or ())
+    except (AttributeError, InvalidJsonError, TypeError, ValueError) as error:
+        raise BadCheckpointError(f"GetEntries() on checkpoint: {error}") from None
+
+
+def _read_data(text: str) -> str:
     document = read_json(text)
     if not isinstance(document, dict | None):
         raise ValueError(f"json: cannot unmarshal {go_kind(document)} into Go value of type state.Checkpoint")

@@ -8,32 +8,43 @@ Source: pkg/kubelet/cm/dra/claiminfo.go (kubernetes v1.34.4, v1.35.4, v1.37.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..model.pod import PodUID
 from .claim_info import ClaimInfo
+from .claim_text import UnreadClaim
 
 __all__ = ["ClaimInfoCache"]
 
 
 class ClaimInfoCache:
-    """The claims by namespace and name."""
+    """The claims by namespace and name; one that has not been read is read when it is asked for."""
 
-    def __init__(self, infos: Iterable[ClaimInfo] = ()) -> None:
-        self._infos = {(info.namespace, info.name): info for info in infos}
+    def __init__(self, claims: Iterable[ClaimInfo | UnreadClaim] = ()) -> None:
+        self._claims = {(claim.namespace, claim.name): claim for claim in claims}
 
     def __iter__(self) -> Iterator[ClaimInfo]:
-        return iter(self._infos.values())
+        for key, claim in self._claims.items():
+            yield self._read(key, claim) if isinstance(claim, UnreadClaim) else claim
+
+    def as_they_are(self) -> Collection[ClaimInfo | UnreadClaim]:
+        """The claims, read or not."""
+        return self._claims.values()
 
     def add(self, info: ClaimInfo) -> None:
-        self._infos[info.namespace, info.name] = info
+        self._claims[info.namespace, info.name] = info
 
     def find(self, namespace: str, name: str) -> ClaimInfo | None:
-        return self._infos.get((namespace, name))
+        claim = self._claims.get((namespace, name))
+        return self._read((namespace, name), claim) if isinstance(claim, UnreadClaim) else claim
+
+    def _read(self, key: tuple[str, str], claim: UnreadClaim) -> ClaimInfo:
+        info = self._claims[key] = claim.read()
+        return info
 
     def remove(self, namespace: str, name: str) -> None:
         """Forget a claim; one that is not there may be named."""
-        self._infos.pop((namespace, name), None)
+        self._claims.pop((namespace, name), None)
 
     def of_pod(self, pod: PodUID) -> list[ClaimInfo]:
         """The claims that a pod uses."""

@@ -350,7 +350,7 @@ class DraManager:
 
     def _save(self, text: str) -> None:
         try:
-            self._file.save(self.cache)
+            self._file.save(self.cache.as_they_are())
         except ClaimsNotWrittenError as error:
             raise ClaimsNotWrittenError(text.format(error=error)) from None
 

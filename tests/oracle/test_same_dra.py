@@ -98,6 +98,16 @@ def checkpoint(listed: str) -> str:
             '[{"ClaimName":"c1","namespace":"default","PodUIDs":{"p1":{}},"DriverState":{"d":{"Devices":[{}]}}}]'
         ),
         checkpoint('[{"ClaimName":"c1"},{"ClaimName":"c1","ClaimUID":"u"}]'),
+        checkpoint(
+            '[{"ClaimUID":"u","ClaimName":"c1","Namespace":"default","PodUIDs":{"p2":{},"p1":{}},'
+            '"DriverState":{"e":{"Devices":null},"d":{"Devices":[]}}},'
+            '{"ClaimUID":"u","ClaimName":"c2","Namespace":"default","PodUIDs":{},"DriverState":{}}]'
+        ),
+        checkpoint(
+            '[{"ClaimUID":"u","ClaimName":"c1","Namespace":"default","PodUIDs":{},"DriverState":{}},'
+            '{"ClaimUID":"v","ClaimName":"c1","Namespace":"default","PodUIDs":{},"DriverState":{}}]'
+        ),
+        checkpoint('[{"ClaimUID":"u","ClaimName":"c1","Namespace":"default","PodUIDs":{},"DriverState":{}},]'),
         checkpoint("xyz"),
     ],
 )
