@@ -60,13 +60,18 @@ def build() -> Path:
 
 
 def manifest() -> Path:
-    """Return NVIDIA's manifest of the plugin's DaemonSet, a file of the module that is built.
+    """Return NVIDIA's manifest of the plugin's DaemonSet, a file of the module that is built; raises as `build`."""
+    return _deployments() / "static" / "nvidia-device-plugin.yml"
 
-    Raises:
-        BuildError: Go is missing, or the module cannot be had.
-    """
+
+def chart() -> Path:
+    """Return the folder of NVIDIA's Helm chart, which has the one that it depends on; raises as `build`."""
+    return _deployments() / "helm" / "nvidia-device-plugin"
+
+
+def _deployments() -> Path:
     found = json.loads(PLUGIN.run([find_go(), "mod", "download", "-json", "github.com/NVIDIA/k8s-device-plugin"]))
-    return Path(found["Dir"], "deployments", "static", "nvidia-device-plugin.yml")
+    return Path(found["Dir"], "deployments")
 
 
 def main() -> int:
