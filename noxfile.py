@@ -29,6 +29,7 @@ from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import control_plane as build_control_plane
 from tools.build import dra_driver as build_dra_driver
+from tools.build import helm as build_helm
 from tools.build import inputs as build_inputs
 from tools.build import nvidia_plugin as build_nvidia_plugin
 from tools.build import nvidia_smi as fetch_nvidia_smi
@@ -175,9 +176,11 @@ def name_control_plane(session: nox.Session, minor: str = build_control_plane.DE
 
 
 def name_workloads(session: nox.Session) -> None:
-    """Build a control plane, get NVIDIA's manifest, and name both to the tests."""
+    """Build a control plane and helm, get NVIDIA's manifest and chart, and name them to the tests."""
     name_control_plane(session)
+    (session.env["SIMKUBELET_HELM"],) = built_with_go(session, build_helm)
     session.env["SIMKUBELET_NVIDIA_MANIFEST"] = str(build_nvidia_plugin.manifest())
+    session.env["SIMKUBELET_NVIDIA_CHART"] = str(build_nvidia_plugin.chart())
 
 
 def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
@@ -378,7 +381,7 @@ def join(session: nox.Session) -> None:
 
 @nox.session(default=False, requires=["environment"])
 def workloads(session: nox.Session) -> None:
-    """Run an operator of kopf, and NVIDIA's manifest of its plugin, on nodes that joined a real control plane."""
+    """Run an operator of kopf, and NVIDIA's plugin by its manifest and chart, on nodes that joined a control plane."""
     get_programs(session, name_workloads)
     install(session, *groups("workloads"))
     session.env["SIMKUBELET_KOPF"] = str(Path(session.bin, "kopf"))
