@@ -59,8 +59,10 @@ def searches(draw: st.DrawFn, release: Version) -> JSON:
     ]
     of_many = [bool(one.get("allowMultipleAllocations")) for each in slices for one in each["spec"].get("devices", ())]
     chosen = [(one, is_shared) for one, is_shared in zip(named, of_many, strict=True) if draw(mostly(False, True))]
+    names = [f"c{number}" for number in range(draw(st.integers(1, 2)))]
+    is_modest = draw(st.booleans())
     return {
-        "claims": [draw(claims(f"c{number}", has_capacity=is_new)) for number in range(draw(st.integers(1, 2)))],
+        "claims": [draw(modest_claims(name) if is_modest else claims(name, has_capacity=is_new)) for name in names],
         "classes": _CLASSES,
         "slices": slices,
         "node": _NODE,
@@ -75,22 +77,29 @@ def searches(draw: st.DrawFn, release: Version) -> JSON:
 
 @st.composite
 def pools(draw: st.DrawFn, driver: str, *, has_counters: bool) -> list[JSON]:
-    """The slices of one pool: one or two with devices, some of another node, and one with counters."""
+    """The slices of one pool: one or two with devices, some of another node, and one with counters.
+
+    With counters also come devices that choose their nodes themselves: both are from 1.36 on.
+    """
     devices = [draw(devices_of(f"d{number}", has_counters=has_counters)) for number in range(draw(st.integers(1, 6)))]
     if draw(rarely):
         devices.append(devices[0])
     middle = draw(st.integers(0, len(devices)))
-    parts = [(part, node) for part, node in ((devices[:middle], "node-1"), (devices[middle:], draw(nodes))) if part]
+    parts = [part for part in (devices[:middle], devices[middle:]) if part]
     count = len(parts) + has_counters + draw(rarely)
     common: JSON = {"driver": driver, "pool": "node-1", "count": count}
-    found = [
-        slice_of(part, f"{driver}-{place}", node, **common, **({} if node else draw(selections)))
-        for place, (part, node) in enumerate(parts)
+    first = slice_of(parts[0], f"{driver}-0", **common)
+    if has_counters and draw(st.booleans()):
+        first = draw(slices_of(parts[0], f"{driver}-0", common, may_be_split=True))
+    others = [
+        draw(slices_of(part, f"{driver}-{place}", common, may_be_split=has_counters))
+        for place, part in enumerate(parts[1:], 1)
     ]
+    found = [first, *others]
     if draw(rarely):
         found[-1]["spec"]["pool"]["generation"] = 2
     if has_counters:
-        counters = slice_of([], f"{driver}-counters", **common)
+        counters = draw(slices_of([], f"{driver}-counters", common, may_be_split=True))
         del counters["spec"]["devices"]
         counters["spec"]["sharedCounters"] = [counter_set(name, draw(st.integers(2, 4))) for name in _SETS]
         if draw(rarely):
@@ -99,13 +108,29 @@ def pools(draw: st.DrawFn, driver: str, *, has_counters: bool) -> list[JSON]:
     return found
 
 
-nodes = st.sampled_from(["node-1", "node-1", "node-1", None, "node-2"])
-selections: st.SearchStrategy[JSON] = st.sampled_from(
-    [
-        {"allNodes": True},
-        {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}},
-    ]
+@st.composite
+def slices_of(draw: st.DrawFn, devices: list[JSON], name: str, common: JSON, *, may_be_split: bool) -> JSON:
+    """A slice for some nodes, or one whose devices are each for some."""
+    if may_be_split and draw(st.booleans()):
+        own = [{**one, **draw(selections)} for one in devices]
+        return slice_of(own, name, None, **common, perDeviceNodeSelection=True)
+    return slice_of(devices, name, None, **common, **draw(selections))
+
+
+def selector(part: str, key: str, operator: str, *values: str) -> JSON:
+    requirement = {"key": key, "operator": operator, **({"values": [*values]} if values else {})}
+    return {"nodeSelector": {"nodeSelectorTerms": [{part: [requirement]}]}}
+
+
+_ELSEWHERE = ({"nodeName": "node-2"}, selector("matchExpressions", "zone", "In", "b"))
+_HERE = (
+    {"nodeName": "node-1"},
+    {"allNodes": True},
+    selector("matchExpressions", "zone", "Exists"),
+    selector("matchExpressions", "zone", "In", "b", "a"),
+    selector("matchFields", "metadata.name", "In", "node-1"),
 )
+selections: st.SearchStrategy[JSON] = st.sampled_from([*_HERE, *_ELSEWHERE])
 
 
 def counter_set(name: str, units: int) -> JSON:
@@ -154,6 +179,14 @@ capacities: st.SearchStrategy[JSON] = st.builds(
     st.booleans(),
     st.sampled_from([{}, {}, {"lanes": {"value": "10"}}]),
 )
+
+
+@st.composite
+def modest_claims(draw: st.DrawFn, name: str) -> JSON:
+    """A claim that most pools can serve: most of `claims` end without devices."""
+    wanted: JSON = {"deviceClassName": "any", "tolerations": [{"operator": "Exists"}]}
+    wanted |= draw(st.sampled_from([{"count": 1}, {"count": 2}, {"allocationMode": "All", "count": 0}]))
+    return claim_for(request("r0", **wanted), name=name)
 
 
 @st.composite

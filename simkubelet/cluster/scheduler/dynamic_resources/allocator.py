@@ -139,7 +139,11 @@ def _all_devices(request: Request, pools: Sequence[Pool], capacity: FreeCapacity
         if pool.is_incomplete or pool.fault:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise request.error(f"asks for all devices, but resource pool {pool.id} is currently {state}")
-        found += [device for device in pool.devices if request.selects(device) and capacity.fits(request, device)]
+        found += [
+            device
+            for device in pool.devices
+            if request.selects(device) and pool.reaches(device) and capacity.fits(request, device)
+        ]
     return found
 
 
@@ -272,11 +276,11 @@ class _Search:
             raise AllocationTimeoutError
         users = self._users[device.id]
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
-        if is_used or not (request.is_all or (request.selects(device) and self._capacity.fits(request, device))):
+        pool = self._pools[device.id]
+        if is_used or not (request.is_all or self._is_eligible(request, device, pool)):
             return False
         if self._crashes_for_all and request.is_all and device.consumed:
             raise SchedulerPanicError("runtime error: invalid memory address or nil pointer dereference")
-        pool = self._pools[device.id]
         has_counters = not (device.is_shared and self._capacity.is_in_use(device))
         if has_counters and not self._counters.take(device, pool):
             return False
@@ -292,6 +296,10 @@ class _Search:
             users.add(claim)
         self._results[claim].append(Chosen(request, device, consumed, has_counters))
         return True
+
+    def _is_eligible(self, request: Request, device: Device, pool: Pool) -> bool:
+        """Whether a device is one for a request at all. Selectors come first: they may fail for any device."""
+        return request.selects(device) and pool.reaches(device) and self._capacity.fits(request, device)
 
     def _satisfies(self, claim: int, request: Request, device: Device) -> bool:
         """Add a device to all constraints of a claim, or to none."""

@@ -1,7 +1,7 @@
 """The devices that a node can reach, by pool.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/pools_experimental.go; v0.35.4,
-structured/internal/incubating/pools_incubating.go; v0.36.3, structured/internal/incubating/pools_incubating.go.
+structured/internal/incubating/pools_incubating.go; v0.36.3, v0.37.2, likewise.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "Counters",
     "Device",
     "DeviceID",
+    "Nodes",
     "Pool",
     "Slice",
     "Slices",
@@ -45,6 +46,14 @@ PASSES_OVER_POOLS: Final = Difference(
     "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, structured/internal/incubating",
 )
 
+_TAKES_ALL_COUNTERS: Final = Difference(
+    "a node has the pools of all slices with counters, whichever nodes these name; from 1.37 on only pools of which a "
+    "slice names it",
+    {"1.26": True, "1.37": False},
+    "k8s.io/dynamic-resource-allocation v0.36.6, v0.37.0, structured/internal/incubating/pools_incubating.go, "
+    "``GatherPools``",
+)
+
 Counters: TypeAlias = Mapping[tuple[str, str], Decimal]
 """Set and counter -> amount."""
 
@@ -60,6 +69,33 @@ class DeviceID(NamedTuple):
 
     def __str__(self) -> str:
         return "/".join(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes that a slice, or a device of one that leaves it to its devices, is for: one field says it.
+
+    Source: pools_incubating.go, ``NodeMatches``.
+    """
+
+    name: str
+    are_all: bool
+    selector: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, part: Mapping[str, Any]) -> Nodes:
+        """Those that a slice's spec or a device names."""
+        return cls(part.get("nodeName") or "", bool(part.get("allNodes")), part.get("nodeSelector"))
+
+    @property
+    def terms(self) -> Sequence[Mapping[str, Any]]:
+        """The terms of the selector."""
+        return (self.selector or {}).get("nodeSelectorTerms") or ()
+
+    def include(self, node: str, labels: Mapping[str, str]) -> bool:
+        if self.name:
+            return self.name == node
+        return self.are_all or any(matches_term(term, labels, node) for term in self.terms)
 
 
 class Device:
@@ -90,6 +126,15 @@ class Device:
     def consumed(self) -> Counters:
         """What it takes of the counters that the devices of its pool share."""
         return _counters((one["counterSet"], one) for one in self.spec.get("consumesCounters") or ())
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes that it is for."""
+        return self._own_nodes if self.slice.nodes is None else self.slice.nodes
+
+    @cached_property
+    def _own_nodes(self) -> Nodes:
+        return Nodes.of(self.spec)
 
     @property
     def is_shared(self) -> bool:
@@ -123,7 +168,12 @@ class Device:
 
 
 class Slice:
-    """One ResourceSlice, read once."""
+    """One ResourceSlice, read once.
+
+    Attributes:
+        nodes: the nodes that it is for; None where each device has its own, which is from 1.36 on: before, the API
+            server drops the field.
+    """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         spec = body["spec"]
@@ -133,9 +183,7 @@ class Slice:
         self.pool: str = pool.get("name") or ""
         self.generation = int(pool.get("generation") or 0)
         self.slice_count = int(pool.get("resourceSliceCount") or 0)
-        self.node_name: str = spec.get("nodeName") or ""
-        self.node_selector: Mapping[str, Any] | None = spec.get("nodeSelector")
-        self.has_all_nodes = bool(spec.get("allNodes"))
+        self.nodes = None if spec.get("perDeviceNodeSelection") else Nodes.of(spec)
         self.counter_sets: tuple[Mapping[str, Any], ...] = tuple(spec.get("sharedCounters") or ())
         self.devices = tuple(
             Device(DeviceID(self.driver, self.pool, each["name"]), each, self) for each in spec.get("devices") or ()
@@ -143,17 +191,15 @@ class Slice:
         self.has_conditions = any(device.binding_conditions for device in self.devices)
 
     def is_reached_from(self, node: str, labels: Mapping[str, str]) -> bool:
-        """Whether its devices are those of a node; a slice whose devices choose nodes themselves has none.
+        """Whether devices of it are those of a node; with the one that is, a node gets the others to look at."""
+        if self.nodes is None:
+            return any(device.nodes.include(node, labels) for device in self.devices)
+        return self.nodes.include(node, labels)
 
-        Counters are needed wherever devices of their pool are.
-        """
-        if self.counter_sets:
-            return True
-        if self.node_name:
-            return self.node_name == node
-        if self.has_all_nodes or self.node_selector is None:
-            return self.has_all_nodes
-        return any(matches_term(term, labels, node) for term in self.node_selector.get("nodeSelectorTerms") or ())
+    @property
+    def only_node(self) -> str:
+        """The only node that can have use for it; empty where there may be several."""
+        return "" if self.counter_sets or self.nodes is None else self.nodes.name
 
 
 class Slices:
@@ -168,13 +214,13 @@ class Slices:
     def put(self, body: Mapping[str, Any]) -> None:
         """Add a slice; one of its name must have been removed."""
         new = Slice(body)
-        self._of_nodes[new.node_name][new.name] = new
+        self._of_nodes[new.only_node][new.name] = new
         self._of_pools[new.driver, new.pool][new.name] = new
 
     def remove(self, body: Mapping[str, Any]) -> None:
         """Remove a slice that was put."""
         old = Slice(body)
-        del self._of_nodes[old.node_name][old.name]
+        del self._of_nodes[old.only_node][old.name]
         del self._of_pools[old.driver, old.pool][old.name]
 
     def for_node(self, node: str) -> list[Slice]:
@@ -192,12 +238,16 @@ class Pool:
     """The slices of the newest generation of a pool that a node can reach.
 
     Attributes:
+        node: the node's name.
+        labels: those of the node.
         others: from 1.35 on, its slices for other nodes.
         is_replaced: for other nodes there is a newer generation already.
     """
 
     driver: str
     name: str
+    node: str
+    labels: Mapping[str, str]
     slices: list[Slice] = field(default_factory=list)
     others: list[Slice] = field(default_factory=list)
     is_replaced: bool = False
@@ -208,6 +258,10 @@ class Pool:
 
     @property
     def devices(self) -> Iterator[Device]:
+        """Those of its slices for the node; of a slice whose devices choose their nodes there may be others among them.
+
+        They count in all but the choice: for the names of the pool, its counters, and the order of pools.
+        """
         return (device for each in self.slices for device in each.devices)
 
     @property
@@ -226,7 +280,16 @@ class Pool:
     @cached_property
     def counters(self) -> Counters:
         """What there is for all its devices together."""
-        return _counters((one["name"], one) for each in self.slices for one in each.counter_sets)
+        return _counters((one["name"], one) for one in self._counter_sets)
+
+    @property
+    def _counter_sets(self) -> Iterator[Mapping[str, Any]]:
+        """Those of all its slices: they may be for other nodes than the devices that consume of them."""
+        return (one for each in (*self.slices, *self.others) for one in each.counter_sets)
+
+    def reaches(self, device: Device) -> bool:
+        """Whether the node may use one of `devices`."""
+        return device.slice.nodes is not None or device.nodes.include(self.node, self.labels)
 
     @cached_property
     def fault(self) -> str:
@@ -239,8 +302,7 @@ class Pool:
         return self._fault_of_counters()
 
     def _fault_of_counters(self) -> str:
-        """Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/pools_incubating.go."""
-        sets = [one["name"] for each in self.slices for one in each.counter_sets]
+        sets = [one["name"] for one in self._counter_sets]
         twice = next((name for place, name in enumerate(sets) if name in sets[:place]), None)
         if twice is not None:
             return f"duplicate counter set name {twice}"
@@ -283,10 +345,11 @@ def gather_pools(slices: Slices, node: str, labels: Mapping[str, str], release: 
 
     The real order of 1.34 and 1.35 is that of a Go map, another one each time; from 1.36 on it is this one.
     """
+    takes_counters = _TAKES_ALL_COUNTERS.at(release)
     pools: dict[tuple[str, str], Pool] = {}
     for each in slices.for_node(node):
-        if each.is_reached_from(node, labels):
-            pools.setdefault((each.driver, each.pool), Pool(each.driver, each.pool)).take(each)
+        if (takes_counters and each.counter_sets) or each.is_reached_from(node, labels):
+            pools.setdefault((each.driver, each.pool), Pool(each.driver, each.pool, node, labels)).take(each)
     found = [pools[key] for key in sorted(pools)]
     if PASSES_OVER_POOLS.at(release):
         for pool in found:

@@ -126,11 +126,11 @@ def _node_selector(chosen: Sequence[Chosen], node: str) -> dict[str, Any] | None
     fields: list[Mapping[str, Any]] = []
     expressions: list[Mapping[str, Any]] = []
     for each in chosen:
-        device = each.device
-        if device.slice.node_name or device.spec.get("bindsToNode"):
+        device, nodes = each.device, each.device.nodes
+        if nodes.name or device.spec.get("bindsToNode"):
             only = {"key": "metadata.name", "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}
-        for term in (device.slice.node_selector or {}).get("nodeSelectorTerms") or ():
+        for term in nodes.terms:
             _add_new(term.get("matchFields") or (), fields)
             _add_new(term.get("matchExpressions") or (), expressions)
     parts = {"matchExpressions": expressions, "matchFields": fields}

@@ -192,9 +192,8 @@ def test_devices_of_several_nodes_select_these(parts: JSON, selector: JSON | Non
     [
         {"nodeName": "node-2"},
         {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}},
-        {"perDeviceNodeSelection": True},
     ],
-    ids=["other node", "other labels", "not simulated"],
+    ids=["other node", "other labels"],
 )
 def test_devices_of_other_nodes_are_not_reached(parts: JSON) -> None:
     assert allocate([claim_for(request())], [slice_of(gpus(1), node=None, **parts)]) is None
