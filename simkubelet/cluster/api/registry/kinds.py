@@ -308,6 +308,7 @@ _STORED_KINDS: Final = (
         selectable={
             "spec.driver": _field_at("spec", "driver"),
             "spec.nodeName": _field_at("spec", "nodeName"),
+            "spec.pool.name": _field_at("spec", "pool", "name"),
         },
         not_selectable=_NO_SLICE_FIELD.format("v1"),
     ),

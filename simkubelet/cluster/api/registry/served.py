@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -24,6 +25,7 @@ from .kinds import KINDS, Kind, kind_at
 __all__ = ["Served", "runtime_config", "runtime_config_faults"]
 
 _RESOURCE: Final = "resource.k8s.io"
+_POOL_NAME: Final = "spec.pool.name"
 _INSTALLED: Final = "pkg/apis/resource/install/install.go (kubernetes v1.31.14, v1.32.13, v1.33.13, v1.34.4)"
 _HAS_V1: Final = Difference(
     "the API server has `resource.k8s.io/v1`, and serves it by default", {"1.26": False, "1.34": True}, _INSTALLED
@@ -42,6 +44,12 @@ _HAS_TAINT_RULES: Final = Difference(
     "the API server has DeviceTaintRules in `resource.k8s.io/v1`",
     {"1.26": False, "1.37": True},
     "pkg/registry/resource/rest/storage_resource.go, ``v1Storage`` (kubernetes v1.36.3, v1.37.2)",
+)
+_SELECTS_POOLS: Final = Difference(
+    "field selectors of ResourceSlices may name `spec.pool.name`",
+    {"1.26": False, "1.37": True},
+    "pkg/apis/resource/{v1,v1beta1,v1beta2}/conversion.go, ``addConversionFuncs``; pkg/registry/resource/resourceslice/"
+    "strategy.go, ``toSelectableFields`` (kubernetes v1.36.3, v1.37.0)",
 )
 _STORED_AS: Final = Difference(
     "the version of `resource.k8s.io` in which objects are stored, as `storageVersionHash` tells",
@@ -135,7 +143,8 @@ class Served:
     def __init__(self, release: Version, chosen: tuple[tuple[str, bool], ...]) -> None:
         config = dict(chosen)
         self.release = release
-        self.kinds = tuple(kind for kind in KINDS if _exists(kind, release) and _is_on(kind, config))
+        kinds = (kind for kind in KINDS if _exists(kind, release) and _is_on(kind, config))
+        self.kinds = tuple(_as_of(kind, release) for kind in kinds)
         self.groups = sorted({kind.group for kind in self.kinds if kind.group})
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in self.kinds}
 
@@ -187,6 +196,13 @@ def _exists(kind: Kind, release: Version) -> bool:
     if kind.kind == "DeviceTaintRule":
         return _HAS_TAINT_RULES.at(release)
     return kind.group != _RESOURCE or _HAS[kind.version].at(release)
+
+
+def _as_of(kind: Kind, release: Version) -> Kind:
+    """A kind with the selectable fields of a release."""
+    if kind.selectable is None or _POOL_NAME not in kind.selectable or _SELECTS_POOLS.at(release):
+        return kind
+    return replace(kind, selectable={name: get for name, get in kind.selectable.items() if name != _POOL_NAME})
 
 
 def _parts(version: str) -> tuple[int, str, int]:

@@ -164,6 +164,21 @@ async def test_field_selector_names_the_version(client: Client) -> None:
     )
 
 
+@pytest.mark.parametrize("served_as", ["v1", "v1beta2", "v1beta1"])
+async def test_slices_are_selected_by_pool_from_1_37(client: Client, newer: Client, served_as: str) -> None:
+    await newer.post(f"{GROUP}/v1/resourceslices", slice_())
+    path = f"{GROUP}/{served_as}/resourceslices?fieldSelector=spec.pool.name"
+
+    refused = await client.get(f"{path}=p")
+    found = await newer.get(f"{path}=p")
+    others = await newer.get(f"{path}!=p")
+
+    why = f"field label not supported for resource.k8s.io/{served_as}, Kind=ResourceSlice: spec.pool.name"
+    assert (refused.code, refused.body["message"]) == (400, why)
+    assert [one["metadata"]["name"] for one in found.body["items"]] == ["one"]
+    assert others.body["items"] == []
+
+
 async def test_status_collection_and_table_are_of_each_version(client: Client) -> None:
     await client.post(f"{GROUP}/v1beta1/{CLAIMS}", claim("v1beta1", deviceClassName="gpu"))
     found = (await client.get(f"{GROUP}/v1beta1/{CLAIMS}/one")).body
