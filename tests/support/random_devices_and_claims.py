@@ -38,6 +38,7 @@ _SETS = ("set-0", "set-1")
 _ATTRIBUTE = "example.com/numa"
 
 numbers = st.integers(0, 2)
+units = st.sampled_from(["1", "1", "2"])
 rarely = st.sampled_from([True] + [False] * 11)
 
 
@@ -58,7 +59,8 @@ def searches(draw: st.DrawFn, release: Version) -> JSON:
         for one in each["spec"].get("devices", ())
     ]
     of_many = [bool(one.get("allowMultipleAllocations")) for each in slices for one in each["spec"].get("devices", ())]
-    chosen = [(one, is_shared) for one, is_shared in zip(named, of_many, strict=True) if draw(mostly(False, True))]
+    is_in_use = draw(st.sampled_from([mostly(False, True), st.booleans()]))
+    chosen = [(one, is_shared) for one, is_shared in zip(named, of_many, strict=True) if draw(is_in_use)]
     names = [f"c{number}" for number in range(draw(st.integers(1, 2)))]
     is_modest = draw(st.booleans())
     return {
@@ -89,7 +91,7 @@ def pools(draw: st.DrawFn, driver: str, *, has_counters: bool) -> list[JSON]:
     count = len(parts) + has_counters + draw(rarely)
     common: JSON = {"driver": driver, "pool": "node-1", "count": count}
     first = slice_of(parts[0], f"{driver}-0", **common)
-    if has_counters and draw(st.booleans()):
+    if has_counters and draw(mostly(True, False)):
         first = draw(slices_of(parts[0], f"{driver}-0", common, may_be_split=True))
     others = [
         draw(slices_of(part, f"{driver}-{place}", common, may_be_split=has_counters))
@@ -130,7 +132,7 @@ _HERE = (
     selector("matchExpressions", "zone", "In", "b", "a"),
     selector("matchFields", "metadata.name", "In", "node-1"),
 )
-selections: st.SearchStrategy[JSON] = st.sampled_from([*_HERE, *_ELSEWHERE])
+selections: st.SearchStrategy[JSON] = st.sampled_from([*_HERE, *_ELSEWHERE, *_ELSEWHERE])
 
 
 def counter_set(name: str, units: int) -> JSON:
@@ -149,7 +151,7 @@ def devices_of(draw: st.DrawFn, name: str, *, has_counters: bool) -> JSON:
         if draw(mostly(True, False)):
             names = draw(st.lists(st.sampled_from(_SETS), min_size=1, unique=True))
             body["consumesCounters"] = [
-                {"counterSet": name, "counters": {draw(st.sampled_from(["units", "lanes"])): {"value": "1"}}}
+                {"counterSet": name, "counters": {draw(st.sampled_from(["units", "lanes"])): {"value": draw(units)}}}
                 for name in names
             ]
         body |= draw(capacities)
