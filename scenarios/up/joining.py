@@ -116,6 +116,8 @@ async def _keep(spec: JoinSpec) -> None:
         stack.push_async_callback(_said_if_refused, partial(drain, client, cluster, names), _DRAIN_S, "are not drained")
         controls = Controls(spec.name, live, cluster)
         await stack.enter_async_context(serving(control_socket(own), controls.perform))
+        # Who reads that nodes have joined may label them.
+        await cluster.until_sent()
         _introduce(live, specs, access.url)
         await asyncio.get_running_loop().create_future()
 

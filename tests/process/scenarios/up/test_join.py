@@ -37,6 +37,7 @@ async def nodes(client: ApiClient, prefix: str) -> list[dict[str, Any]]:
 async def test_pods_run_on_joined_nodes_until_ctrl_c(kubeconfig: Path, client: ApiClient) -> None:
     with joining(kubeconfig, "--nodes 2 --name-prefix alpha") as process:
         assert process.introduction.startswith("2 nodes joined https://127.0.0.1:")
+        assert len(await nodes(client, "alpha-")) == 2
         container = {"name": "main", "image": "busybox"}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
         for name in ("one", "two"):
