@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from . import go_build
-from .go_build import BuildError, Program
+from .go_build import Program
 
 MODULE = go_build.ROOT / "tests" / "e2e" / "clients_go"
 CACHE = go_build.ROOT / "build" / "clients"
@@ -59,12 +59,7 @@ def build() -> tuple[Path, ...]:
 
 
 def main() -> int:
-    try:
-        print(*build(), sep="\n")
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return go_build.print_built(build)
 
 
 if __name__ == "__main__":

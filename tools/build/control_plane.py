@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from . import go_build
-from .go_build import BuildError, KubernetesPins, Program
+from .go_build import KubernetesPins, Program
 
 MODULE = go_build.ROOT / "tests" / "join" / "control_plane_go"
 CACHE = go_build.ROOT / "build" / "control_plane"
@@ -81,12 +81,8 @@ def add_minor(parser: argparse.ArgumentParser) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build a control plane, and print the folder of its components.")
     add_minor(parser)
-    try:
-        print(build(parser.parse_args(arguments).kubernetes))
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    minor = parser.parse_args(arguments).kubernetes
+    return go_build.print_built(lambda: [build(minor)])
 
 
 if __name__ == "__main__":

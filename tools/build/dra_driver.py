@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from . import go_build
-from .go_build import BuildError, Program
+from .go_build import Program
 
 TESTS = go_build.ROOT / "tests" / "e2e"
 CACHE = go_build.ROOT / "build" / "dra-driver"
@@ -48,12 +48,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.build.dra_driver", description=__doc__.splitlines()[0])
     parser.add_argument("--nvidia", action="store_true", help="build NVIDIA's driver, which takes some minutes")
     is_nvidia = parser.parse_args().nvidia
-    try:
-        print(NVIDIA.build(find_go("1.26"), CACHE) if is_nvidia else EXAMPLE.build(find_go(), CACHE))
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return go_build.print_built(
+        lambda: [NVIDIA.build(find_go("1.26"), CACHE) if is_nvidia else EXAMPLE.build(find_go(), CACHE)]
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,17 @@ def find_go(needed: str, purpose: str) -> str:
     if go is None:
         raise BuildError(f"no `go` on the PATH: install Go {needed} or newer {purpose}")
     return go
+
+
+def print_built(build: Callable[[], Iterable[Path]]) -> int:
+    """Print the paths of what is built, a line each; the exit status is 3 where the build is impossible here."""
+    try:
+        for path in build():
+            print(path)
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from . import go_build
-from .go_build import BuildError, Program
+from .go_build import Program
 
 MODULE = go_build.ROOT / "tests" / "join" / "helm_go"
 CACHE = go_build.ROOT / "build" / "helm"
@@ -34,12 +34,7 @@ def find_go() -> str:
 
 
 def main() -> int:
-    try:
-        print(HELM.build(find_go(), CACHE))
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return go_build.print_built(lambda: [HELM.build(find_go(), CACHE)])
 
 
 if __name__ == "__main__":

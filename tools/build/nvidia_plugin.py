@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from . import go_build
-from .go_build import BuildError, Program
+from .go_build import Program
 
 MODULE = go_build.ROOT / "tests" / "e2e" / "nvidia_go"
 CACHE = go_build.ROOT / "build" / "nvidia-device-plugin"
@@ -75,13 +75,7 @@ def _deployments() -> Path:
 
 
 def main() -> int:
-    try:
-        for program in PROGRAMS:
-            print(program.build(find_go(), CACHE))
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return go_build.print_built(lambda: (program.build(find_go(), CACHE) for program in PROGRAMS))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import go_build
-from .go_build import BuildError, KubernetesPins, Program
+from .go_build import KubernetesPins, Program
 
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
@@ -139,12 +139,8 @@ def main(arguments: list[str] | None = None) -> int:
         description="Build the oracles, the stub, the scheduler and the sample plugin; print a path a line."
     )
     parser.add_argument("--kubernetes", default=DEFAULT_MINOR, metavar="MINOR", help=f"usually {DEFAULT_MINOR}")
-    try:
-        print(*build(parser.parse_args(arguments).kubernetes), sep="\n")
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    minor = parser.parse_args(arguments).kubernetes
+    return go_build.print_built(lambda: build(minor))
 
 
 if __name__ == "__main__":

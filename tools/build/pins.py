@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 from . import control_plane, oracle
-from .go_build import BuildError, KubernetesPins
+from .go_build import BuildError, KubernetesPins, print_built
 
 LOWEST_GO = (1, 24)
 MODULES = {"oracle": oracle.PINS, "control_plane": control_plane.PINS}
@@ -114,12 +114,7 @@ def main() -> int:
     parser.add_argument("version", metavar="VERSION", help="such as 1.36.3")
     parser.add_argument("--staging", action="append", default=[], type=_exception, metavar="MODULE=VERSION")
     chosen = parser.parse_args()
-    try:
-        print(pin(chosen.module, chosen.version, dict(chosen.staging)))
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return print_built(lambda: [pin(chosen.module, chosen.version, dict(chosen.staging))])
 
 
 if __name__ == "__main__":
