@@ -14,7 +14,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Set
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,7 @@ _FURTHEST_S: Final = 240.0
 _SETTLES_WITHIN_S: Final = 2.0
 _STARTS_WITHIN_S: Final = 2.0
 _PASSES_MEANWHILE_S: Final = 10.0
+_PACE_OF_FOUND: Final = 10.0
 _FROM_PROCESSES: Final = frozenset(
     event.kind
     for event in (
@@ -243,20 +244,29 @@ class Starts:
     One has come to its end when the kubelet knows of the plugin. Each has two seconds of these waits, as `FairTime`
     has them: a plugin that finds no device may never register.
     Meanwhile ten seconds of node time may pass, as in a wait of no other length: in them a kubelet publishes its node.
+    From the moment that the kubelet has found a plugin's socket there are two seconds more, and then node time passes
+    at ten times their pace: a kubelet asks such a plugin in its own time, and it takes a plugin real time to answer.
 
     Args:
-        starting: What names each start that has not come to its end.
+        starting: What names each start that has not come to its end -> whether the kubelet has found its socket.
         clock: The node time.
     """
 
-    def __init__(self, starting: Callable[[], Set[Hashable]], clock: ManualClock) -> None:
+    def __init__(self, starting: Callable[[], Mapping[Hashable, bool]], clock: ManualClock) -> None:
         self._starting = starting
         self._clock = clock
-        self._seen: dict[Hashable, tuple[float, FairTime]] = {}
+        self._seen: dict[tuple[Hashable, bool], tuple[float, FairTime]] = {}
 
     def limit(self) -> float:
         """The node time up to which it may leap now; infinity where nothing starts."""
         now = self._clock.now()
-        self._seen = {one: self._seen.get(one) or (now, FairTime(_STARTS_WITHIN_S)) for one in self._starting()}
-        limits = [began + _PASSES_MEANWHILE_S for began, waited in self._seen.values() if waited.left() > 0]
-        return min(limits, default=math.inf)
+        self._seen = {one: self._seen.get(one) or (now, FairTime(_STARTS_WITHIN_S)) for one in self._starting().items()}
+        return min((_limit(is_found, *seen) for (_, is_found), seen in self._seen.items()), default=math.inf)
+
+
+def _limit(is_found: bool, began: float, waited: FairTime) -> float:
+    """How far one start lets node time go."""
+    if waited.left() <= 0:
+        return math.inf
+    # The kubelet asks at its next second.
+    return began + (1 + waited.read() * _PACE_OF_FOUND if is_found else _PASSES_MEANWHILE_S)

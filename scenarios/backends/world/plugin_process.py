@@ -93,7 +93,7 @@ class PluginProcess:
         """Whether its process has yet to come to the kubelet that is there, or a stub to take commands."""
         if self._control is not None:
             return not self._control.is_ready
-        has_come = self.is_found or self._known_registrations > self._registrations_before
+        has_come = self._known_registrations > self._registrations_before
         return self._up.is_set() and self.may_restart.is_set() and not has_come
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,9 +93,12 @@ class SimPlugins:
         return tuple(self._processes.values())
 
     @property
-    def starting(self) -> frozenset[tuple[str, str, int]]:
-        """Node, plugin and number of each start that has not come to its end; see `PluginProcess.is_starting`."""
-        return frozenset((*key, one.starts) for key, one in self._processes.items() if one.is_starting)
+    def starting(self) -> Mapping[Hashable, bool]:
+        """Node, plugin and number of each start that has not come to its end -> whether the kubelet has found it.
+
+        See `PluginProcess.is_starting`.
+        """
+        return {(*key, one.starts): one.is_found for key, one in self._processes.items() if one.is_starting}
 
     def add_node(self, node: SimNode) -> list[PluginProcess]:
         """Prepare the plugins of a node; the caller runs them.

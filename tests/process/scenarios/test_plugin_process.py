@@ -98,29 +98,29 @@ async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: 
     await mine.until("plugin-started", 2)
 
 
-async def test_plugin_that_the_kubelet_has_found_is_not_starting_any_more(supervise: Any) -> None:
+async def test_plugin_that_starts_again_has_to_be_found_again(supervise: Any) -> None:
     mine = supervise("sleep 1000")
     mine.start()
     await mine.until("plugin-started")
-    told = [mine.plugin.is_starting]
 
     mine.plugin.is_found = True
-    told.append(mine.plugin.is_starting)
     await mine.plugin.kill()
     await mine.until("plugin-started", 2)
-    told.append(mine.plugin.is_starting)
 
-    assert told == [True, False, True]
+    assert (mine.plugin.is_found, mine.plugin.is_starting) == (False, True)
 
 
-async def test_story_does_not_wait_for_a_driver_that_the_kubelet_has_found() -> None:
+async def test_driver_is_starting_until_the_kubelet_that_has_found_it_is_connected() -> None:
     story = load(stories.builtin()["dra/claim-runs-with-its-device"]).scenario
 
     async with SimBackend(story, directory=None, keep=False, plugin_commands={}) as world:
         await entries(world.trace, "plugin-started", 1)
-        assert len(world._plugins.starting) == 1
+        assert list(world._plugins.starting.values()) == [False]
         await entries(world.trace, "plugin-socket-found", 1)
-        assert world._plugins.starting == frozenset()
+        assert list(world._plugins.starting.values()) == [True]
+        await world._clock.advance(1)
+        await entries(world.trace, "driver-connected", 1)
+        assert world._plugins.starting == {}
 
 
 async def test_ended_plugin_without_a_kubelet_can_be_stopped(supervise: Any) -> None:
