@@ -152,8 +152,8 @@ def _folder(is_local: bool) -> Iterator[Path | None]:
     place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     for left in place.glob(f"{_PREFIX}*"):
         _remove(left)
-    folder, lock = None, None
-    while folder is None or lock is None:
+    lock = None
+    while lock is None:
         # Another campaign that begins now may take the folder for one that was left, until it is locked.
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         lock = _locked(folder)
