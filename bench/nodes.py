@@ -2,9 +2,9 @@
 
 Each part runs in a process of its own:
 
-- processes: 100 nodes with two GPUs each and a process of the nvidia plugin; then a pod for each GPU, the memory and
-  the processor time of one plugin, with its share of the process from which all are forked, and how much of a core the
-  whole cluster takes at rest.
+- processes=NODES: so many nodes with two GPUs each and a process of the nvidia plugin, 100 by default; then a pod for
+  each GPU, the memory and the processor time of one plugin, with its share of the process from which all are forked,
+  and how much of a core the whole cluster takes at rest.
 - tasks=NODES: so many nodes as ``simkubelet up --plugin stub`` makes them, a stub with eight devices on each; 50, 200
   and 1,000 by default.
 
@@ -36,8 +36,10 @@ GPUS = 2
 STUB_DEVICES = 8
 STUB_NODES = (50, 200, 1000)
 REST_S = 10.0
-READY_S_AT_MOST = {GPU_NODES: 120, 1000: 30}
-OWN_MB_AT_MOST = {GPU_NODES: 512, 1000: 400}
+LIMITS = {
+    ("processes", GPU_NODES): {"ready_s_at_most": 120, "own_mb_at_most": 512},
+    ("tasks", 1000): {"ready_s_at_most": 30, "own_mb_at_most": 400},
+}
 
 
 def started_by(process: Path) -> list[Path]:
@@ -103,14 +105,13 @@ async def cluster_of(
                 "ready_cpu_s": round(time.process_time() - began_cpu, 1),
                 "own_mb": round(resident_mb(Path("/proc/self"))),
             }
-            limits = {"ready_s_at_most": READY_S_AT_MOST.get(nodes), "own_mb_at_most": OWN_MB_AT_MOST.get(nodes)}
-            yield cluster, figures | {name: limit for name, limit in limits.items() if limit is not None}
+            yield cluster, figures
 
 
-async def measure_processes() -> None:
+async def measure_processes(nodes: int) -> None:
     nvidia, gpus = PluginSpec(name="nvidia", builtin="nvidia"), GpuSpec(profile="t4", count=GPUS)
-    async with cluster_of(GPU_NODES, nvidia, gpus, "nvidia.com/gpu", GPUS) as (cluster, figures):
-        objects, own, pods = cluster.api.registry.objects, Path("/proc/self"), GPU_NODES * GPUS
+    async with cluster_of(nodes, nvidia, gpus, "nvidia.com/gpu", GPUS) as (cluster, figures):
+        objects, own, pods = cluster.api.registry.objects, Path("/proc/self"), nodes * GPUS
 
         def running() -> int:
             return sum(one["status"].get("phase") == "Running" for one in objects.all_of("pods"))
@@ -123,15 +124,15 @@ async def measure_processes() -> None:
         before = cpu_s(own) + plugins_cpu_s
         await asyncio.sleep(REST_S)
         figures |= {
-            "plugins": GPU_NODES,
+            "plugins": nodes,
             "pods": pods,
             "pods_s": round(pods_s, 1),
             "own_mb": round(resident_mb(own)),
-            "plugin_mb": round(sum(map(shared_out_mb, started)) / GPU_NODES, 1),
-            "plugin_cpu_ms": round(1000 * plugins_cpu_s / GPU_NODES),
+            "plugin_mb": round(sum(map(shared_out_mb, started)) / nodes, 1),
+            "plugin_cpu_ms": round(1000 * plugins_cpu_s / nodes),
             "cores_at_rest": round((sum(map(cpu_s, [own, *started])) - before) / REST_S, 2),
         }
-    report("processes", figures)
+    report("processes", nodes, figures)
 
 
 async def measure_tasks(nodes: int) -> None:
@@ -139,11 +140,11 @@ async def measure_tasks(nodes: int) -> None:
         before = time.process_time()
         await asyncio.sleep(REST_S)
         figures |= {"cores_at_rest": round((time.process_time() - before) / REST_S, 2)}
-    report("tasks", figures)
+    report("tasks", nodes, figures)
 
 
-def report(part: str, figures: dict[str, object]) -> None:
-    print(json.dumps({"bench": "nodes", "part": part, **figures}), flush=True)
+def report(part: str, nodes: int, figures: dict[str, object]) -> None:
+    print(json.dumps({"bench": "nodes", "part": part, **figures, **LIMITS.get((part, nodes), {})}), flush=True)
 
 
 def main() -> int:
@@ -155,7 +156,9 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     part, _, nodes = parts[0].partition("=")
-    asyncio.run(measure_tasks(int(nodes or STUB_NODES[-1])) if part == "tasks" else measure_processes())
+    asyncio.run(
+        measure_tasks(int(nodes or STUB_NODES[-1])) if part == "tasks" else measure_processes(int(nodes or GPU_NODES))
+    )
     return 0
 
 

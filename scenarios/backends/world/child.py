@@ -14,7 +14,16 @@ from typing import BinaryIO, Protocol, TypeAlias
 from simkubelet.host import with_first_limit
 from simkubelet.model.errors import HostError, InputError
 
-from .marked_processes import MARK, Use, catches, kill_marked, owns_socket, signal_marked, use_of_marked
+from .marked_processes import (
+    MARK,
+    Use,
+    catches,
+    kill_marked,
+    owns_socket,
+    signal_marked,
+    terminate_marked,
+    use_of_marked,
+)
 from .plugin_reports import LINE_LIMIT_BYTES, Input
 
 
@@ -62,7 +71,7 @@ class Child(Protocol):
         """Kill what it has started, too; returns when all of that is gone."""
         ...
 
-    def terminate_all(self) -> None:
+    async def terminate_all(self) -> None:
         """Ask it, and all that it has started, to end; what is paused goes on for that."""
         ...
 
@@ -164,7 +173,7 @@ class MarkedProcess:
     async def kill_all(self) -> None:
         await kill_marked(self._mark)
 
-    def terminate_all(self) -> None:
+    async def terminate_all(self) -> None:
         # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
         # second signal would come when it handles none any more, and change its exit status. A paused process handles
         # nothing until it goes on. The handle's second signal would first look whether the first has ended the process,
@@ -172,7 +181,7 @@ class MarkedProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
             os.kill(self._process.pid, signal.SIGCONT)
-        signal_marked(self._mark, signal.SIGTERM, signal.SIGCONT, but=self._process.pid)
+        await terminate_marked(self._mark, but=self._process.pid)
 
     def send_signal(self, number: signal.Signals) -> None:
         if catches(self._process.pid, number):

@@ -7,9 +7,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 MARK: Final = "SIMKUBELET_PLUGIN"
 """The variable that holds the mark."""
@@ -27,25 +29,26 @@ _EXEC_LIMIT_S: Final = 1.0
 Nothing else happens in the event loop meanwhile, and a plugin gives a kubelet five seconds to accept its connection.
 """
 
+_ENTRY: Final = f"\0{MARK}=".encode()
+
 _LOOK_AGAIN_S: Final = 0.001
 
 _CHUNK_BYTES: Final = 1 << 14
 
 
-def signal_marked(mark: str, *numbers: signal.Signals, but: int = 0) -> int:
+def signal_marked(mark: str, *numbers: signal.Signals) -> int:
     """Signal every process with a mark, those included that left the session of the first; how many there were.
 
     Args:
         mark: Theirs.
         numbers: The signals, which each process gets in this order.
-        but: The id of a process that is left out.
     """
-    pids = [pid for pid in _marked(mark) if pid != but]
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            for number in numbers:
-                os.kill(pid, number)
-    return len(pids)
+    return _signal(_marked(mark), *numbers)
+
+
+async def terminate_marked(mark: str, but: int) -> None:
+    """Ask every process with a mark to end, but one; what is paused goes on for that."""
+    _signal([pid for pid in await _found(mark) if pid != but], signal.SIGTERM, signal.SIGCONT)
 
 
 def signal_first(mark: str, number: signal.Signals) -> int:
@@ -70,7 +73,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 async def kill_marked(mark: str) -> None:
     """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
-    while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # the end of another's child is not reported
+    while _signal(await _found(mark), signal.SIGKILL):  # noqa: ASYNC110  # the end of another's child is not reported
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 
@@ -121,16 +124,55 @@ def _socket_inodes(pid: int, name: str) -> frozenset[str]:
     return frozenset(row[6] for row in columns if len(row) == 8 and f"/{row[7]}".endswith(f"/{name}"))
 
 
+def _signal(pids: Sequence[int], *numbers: signal.Signals) -> int:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            for number in numbers:
+                os.kill(pid, number)
+    return len(pids)
+
+
 def _marked(mark: str) -> list[int]:
     """Ids of the processes that inherited a mark."""
-    wanted = f"{MARK}={mark}".encode()
-    members = []
+    return _all_marked().get(mark, [])
+
+
+async def _found(mark: str) -> list[int]:
+    """Ids of the processes that inherited a mark, by a look that begins after the call.
+
+    All that ask in the same iteration of the event loop share one look: otherwise the end of a thousand plugins would
+    be two thousand looks at a thousand processes.
+    """
+    loop = asyncio.get_running_loop()
+    if (look := _looks.get(loop)) is None:
+        look = _looks[loop] = loop.create_future()
+        loop.call_soon(_look, loop)
+    # One that is cancelled leaves the look to the others.
+    return (await asyncio.shield(look)).get(mark, [])
+
+
+_looks: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, "asyncio.Future[Mapping[str, list[int]]]"]()
+"""Event loop -> its next look."""
+
+
+def _look(loop: asyncio.AbstractEventLoop) -> None:
+    look = _looks.pop(loop)
+    try:
+        look.set_result(_all_marked())
+    except OSError as error:
+        look.set_exception(error)
+
+
+def _all_marked() -> Mapping[str, list[int]]:
+    """Mark -> the ids of the processes that inherited it."""
+    found = defaultdict[str, list[int]](list)
     for name in os.listdir("/proc"):  # noqa: PTH208  # a path for each process costs as much
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if wanted in _environment(int(name)).split(b"\0"):
-                    members.append(int(name))
-    return members
+                _, is_marked, rest = b"\0".join((b"", _environment(int(name)))).partition(_ENTRY)
+                if is_marked:
+                    found[os.fsdecode(rest.partition(b"\0")[0])].append(int(name))
+    return found
 
 
 def _parent(pid: int) -> int:

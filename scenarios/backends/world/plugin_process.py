@@ -317,7 +317,7 @@ class PluginProcess:
             return
         began_s = time.monotonic()
         if grace_s:
-            process.terminate_all()
+            await process.terminate_all()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await process.wait()

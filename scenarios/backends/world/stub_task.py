@@ -51,7 +51,7 @@ class _StubTask:
     async def kill_all(self) -> None:
         """Return at once: it has started nothing."""
 
-    def terminate_all(self) -> None:
+    async def terminate_all(self) -> None:
         self._stub.terminate()
 
     def send_signal(self, number: signal.Signals) -> None:

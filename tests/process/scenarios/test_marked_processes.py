@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -63,6 +64,27 @@ async def test_killed_processes_are_gone(restless: subprocess.Popen[bytes], mark
 
     assert restless.wait() == -signal.SIGKILL
     assert signal_marked(mark, HARMLESS) == 0
+
+
+async def test_those_that_ask_together_share_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(marked_processes, "_all_marked", lambda: looks.append(None) or {})
+
+    ends = [asyncio.create_task(kill_marked(f"plugin-{number}")) for number in range(50)]
+    await asyncio.sleep(0)
+    ends[0].cancel()
+    await asyncio.wait(ends)
+
+    assert (len(looks), sum(end.cancelled() for end in ends)) == (1, 1)
+
+
+async def test_who_asks_later_looks_again(restless: subprocess.Popen[bytes], mark: str) -> None:
+    await kill_marked(f"{mark}/other")
+    assert restless.poll() is None
+
+    await kill_marked(mark)
+
+    assert restless.wait() == -signal.SIGKILL
 
 
 def test_processes_without_the_mark_are_left_alone(restless: subprocess.Popen[bytes], mark: str) -> None:

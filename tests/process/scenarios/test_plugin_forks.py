@@ -97,7 +97,7 @@ async def test_forked_plugins_serve_the_gpus_of_their_own_nodes(forks: PluginFor
             request = await kubelet.registration()
 
             listed = {device.ID for device in await kubelet.first_list(request.endpoint)}
-            plugin.terminate_all()
+            await plugin.terminate_all()
             assert await plugin.wait() == 0
 
         assert listed == {gpu.uuid for gpu in machine.gpus}
@@ -154,7 +154,7 @@ async def test_forked_plugin_can_be_paused_and_ended(node: Node) -> None:
 
     plugin.signal_all(signal.SIGSTOP)
     await until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"))
-    plugin.terminate_all()
+    await plugin.terminate_all()
 
     assert await plugin.wait() == 0
 

@@ -51,7 +51,7 @@ class Process:
 
     async def kill_all(self) -> None: ...
 
-    def terminate_all(self) -> None:
+    async def terminate_all(self) -> None:
         self.kill()
 
     def send_signal(self, number: signal.Signals) -> None: ...
