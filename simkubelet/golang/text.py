@@ -12,11 +12,13 @@ __all__ = [
     "InvalidJsonError",
     "formatted",
     "go_duration",
+    "json_fault",
     "json_list",
     "json_string",
     "parse_bool",
     "quoted",
     "read_json",
+    "refuse_constant",
     "spew_list",
     "spew_lists",
 ]
@@ -28,6 +30,24 @@ _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
+
+_ENDS_EARLY: Final = "unexpected end of JSON input"
+_JSON_SPACE: Final = " \t\r\n"
+_LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
+_VALUE: Final = "Expecting value"
+_KEY: Final = "Expecting property name enclosed in double quotes"
+_PLACES: Final = {
+    _VALUE: "looking for beginning of value",
+    _KEY: "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Extra data": "after top-level value",
+}
+_NUMBER: Final = re.compile(r"-?[0-9]+(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?\Z")
+_LONGEST_NUMBER: Final = 1000
+_GOOD_CHARACTERS: Final = re.compile(r'(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
+_BAD_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{0,3})?")
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([][{}])', re.DOTALL)
 
 _VERB: Final = re.compile(r"%[#0+\- ]*\d*(?:\.\d*)?(.?)", re.DOTALL)
 
@@ -62,7 +82,7 @@ def json_list(texts: Sequence[str]) -> str:
 
 
 class InvalidJsonError(Exception):
-    """A text that is no JSON; the message is Go's for the usual mistakes."""
+    """A text that is no JSON; the message is Go's."""
 
 
 def read_json(text: str) -> Any:
@@ -73,17 +93,92 @@ def read_json(text: str) -> Any:
         ValueError: it is deeper than Python reads, or has a number of more digits than Python takes.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            message = f"invalid character {text[error.pos]!r} after top-level value"
-        elif error.msg == "Expecting value" and error.pos < len(text):
-            message = f"invalid character {text[error.pos]!r} looking for beginning of value"
-        else:
-            message = "unexpected end of JSON input"
-        raise InvalidJsonError(message) from None
+        raise InvalidJsonError(json_fault(error)) from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+def refuse_constant(name: str) -> Any:
+    """Refuse a number that only Python takes for JSON: NaN, Infinity or -Infinity.
+
+    Raises:
+        InvalidJsonError: always.
+    """
+    if name.startswith("-"):
+        raise InvalidJsonError("invalid character 'I' in numeric literal")
+    raise InvalidJsonError(f"invalid character '{name[0]}' looking for beginning of value")
+
+
+def json_fault(error: json.JSONDecodeError) -> str:
+    """What Go's reader says of a text that is no JSON.
+
+    Source: Go 1.24, encoding/json/scanner.go.
+    """
+    text, position = error.doc, error.pos
+    if error.msg.startswith("Unterminated string"):
+        return _string_fault(text, position + 1)
+    if error.msg.startswith("Invalid control"):
+        return _fault(text, position, "in string literal")
+    if error.msg.startswith("Invalid \\"):
+        return _string_fault(text, text.rindex("\\", 0, position + 1))
+    if error.msg.startswith("Illegal trailing comma"):
+        # Python 3.13 reports the comma, Go what follows it.
+        position += 1 + len(text[position + 1 :]) - len(text[position + 1 :].lstrip(_JSON_SPACE))
+        return _fault(text, position, _PLACES[_VALUE if text[position] == "]" else _KEY])
+    if error.msg == _VALUE and position < len(text):
+        literal = _LITERALS.get(text[position], "")
+        for number, expected in enumerate(literal):
+            if text[position + number : position + number + 1] != expected:
+                return _fault(text, position + number, f"in literal {literal} (expecting {_shown(expected)})")
+        if text[position] == "-":
+            return _fault(text, position + 1, "in numeric literal")
+    if position >= len(text.rstrip(_JSON_SPACE)):
+        return _ENDS_EARLY
+    # Python takes the good part of a number for the whole.
+    if (begun := _NUMBER.search(text, max(0, position - _LONGEST_NUMBER), position)) and not begun["exponent"]:
+        if text[position] == "." and not begun["fraction"]:
+            return _fault(text, position + 1, "after decimal point in numeric literal")
+        if text[position] in "eE":
+            has_sign = text[position + 1 : position + 2] in ("+", "-")
+            return _fault(text, position + 1 + has_sign, "in exponent of numeric literal")
+    if error.msg == "Expecting ',' delimiter" and _is_in_list(text[:position]):
+        return _fault(text, position, "after array element")
+    return _fault(text, position, _PLACES[error.msg])
+
+
+def _string_fault(text: str, begin: int) -> str:
+    """What is wrong with a string of a JSON text from a place in it."""
+    end = _GOOD_CHARACTERS.match(text, begin).end()  # type: ignore[union-attr]  # it matches nothing as well
+    escape = _BAD_ESCAPE.match(text, end)
+    if escape is None:
+        return _ENDS_EARLY if end == len(text) else _fault(text, end, "in string literal")
+    place = r"in \u hexadecimal character escape" if len(escape[0]) > 1 else "in string escape code"
+    return _fault(text, escape.end(), place)
+
+
+def _fault(text: str, position: int, place: str) -> str:
+    # At the end Go's reader looks at a space once more.
+    return f"invalid character {_shown(text[position : position + 1] or ' ')} {place}"
+
+
+def _is_in_list(text: str) -> bool:
+    """Whether the innermost of what has begun and not ended in a JSON text is a list."""
+    open_: list[str] = []
+    for bracket in _STRING_OR_BRACKET.findall(text):
+        if bracket in ("[", "{"):
+            open_.append(bracket)
+        elif bracket:
+            open_.pop()
+    return open_[-1:] == ["["]
+
+
+def _shown(character: str) -> str:
+    """A character as Go's JSON quotes it: the first byte of its UTF-8."""
+    if character in "'\"":
+        return {"'": r"'\''", '"': "'\"'"}[character]
+    return f"'{quoted(chr(character.encode()[0]))[1:-1]}'"
 
 
 def parse_bool(text: str) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ....golang.text import InvalidJsonError, json_fault, refuse_constant
+
 if TYPE_CHECKING:
     import yaml
 
@@ -21,14 +23,6 @@ __all__ = ["check_depth", "json_document", "yaml_document"]
 _DEEPEST: Final = 200
 """Levels of lists and objects. Go reads 10,000; what kinds have is no deeper than 40, and Python's stack is 1,000."""
 _TOO_DEEP: Final = "exceeded max depth"
-_EXPECTED: Final = {
-    "Expecting value": "looking for beginning of value",
-    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-    "Expecting ':' delimiter": "after object key",
-    "Expecting ',' delimiter": "after object key:value pair",
-    "Extra data": "after top-level value",
-}
-_LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
 # As many values as a text has bytes need no aliases; so many more are allowed.
 _ALIASED_VALUES: Final = 400_000
 # What YAML knows beside JSON's types is text to Kubernetes.
@@ -50,7 +44,7 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
     text = body.decode(errors="replace")
     try:
         document = json.loads(
-            text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_float
+            text, object_pairs_hook=_Object, parse_constant=refuse_constant, parse_int=_integer, parse_float=_float
         )
         check_depth(document)
         if faults is not None:
@@ -59,7 +53,9 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
             plain = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass")
             document = json.loads(plain.decode("utf-16", "replace"))
     except json.JSONDecodeError as error:
-        raise ValueError(_go_words(error)) from None
+        raise ValueError(json_fault(error)) from None
+    except InvalidJsonError as error:
+        raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return document
@@ -213,23 +209,3 @@ def _key(key: object) -> str:
     if isinstance(key, str | int | float):
         return str(key)
     raise ValueError(f"unsupported map key of type {type(key).__name__}")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"invalid character '{name.lstrip('-')[0]}' looking for beginning of value")
-
-
-def _go_words(error: json.JSONDecodeError) -> str:
-    if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
-        return "unexpected end of JSON input"
-    char = error.doc[error.pos]
-    literal = _LITERALS.get(char, "")
-    for expected, found in zip(literal[1:], error.doc[error.pos + 1 :], strict=False):
-        if found != expected:
-            return f"invalid character {_shown(found)} in literal {literal} (expecting {_shown(expected)})"
-    return f"invalid character {_shown(char)} {_EXPECTED.get(error.msg, 'in string literal')}"
-
-
-def _shown(char: str) -> str:
-    """A character as Go's JSON quotes it."""
-    return r"'\''" if char == "'" else f"'{char}'"
