@@ -80,6 +80,8 @@ class LiveNodes:
         self._group = group
         self._supervisors: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
+        # What is forked ends with the server: containers that are plugins have their time to end before.
+        self._stack.push_async_callback(self._forks.close)
 
     def start(self) -> None:
         """Take what is logged from now on in this task, and in those that it starts."""
@@ -114,7 +116,6 @@ class LiveNodes:
         for task in self._supervisors:
             task.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
-        await self._forks.close()
         await self._stack.aclose()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -179,7 +180,7 @@ class LiveNodes:
         config = node.kubelet_config()
         context = NodeContext(self.clock, cluster, self.observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self.clock)
-        runtime = PluginImages(node, self._images, own, self.clock, note, self.record)
+        runtime = PluginImages(node, self._images, own, self.clock, note, self.record, self._forks.spawn)
         kubelet = Kubelet(node.directory, config, context, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self.logs.of(node.name):

@@ -9,9 +9,7 @@ are the containers of all other images.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import dropwhile
@@ -19,9 +17,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final, get_args
 
 from simkubelet.devices import DeviceRunOptions
-from simkubelet.host import with_first_limit
 from simkubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import Clock
+from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.pod import Container, Pod
 from simkubelet.runtime import (
     ContainerFiles,
@@ -35,9 +33,8 @@ from simkubelet.runtime import (
     program_of,
 )
 
-from ..backends.world.child import PluginCommand
+from ..backends.world.child import Child, Spawn
 from ..backends.world.logs import exit_message
-from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode
 from ..backends.world.plugins import plugin_command
 from ..story.specs import Builtin, PluginSpec
@@ -62,6 +59,7 @@ class PluginImages:
         others: starts the containers of all other images.
         note: called with each container that has the image of a plugin and runs another program, and a sentence.
         trace: gets the starts and ends of the plugins, by the names of their pods.
+        spawn: starts their processes.
     """
 
     def __init__(
@@ -72,9 +70,11 @@ class PluginImages:
         clock: Clock,
         note: Callable[[Pod, Container, str], None],
         trace: Record,
+        spawn: Spawn,
     ) -> None:
         self._note = note
         self._trace = trace
+        self._spawn = spawn
         self._node = node
         self._images = images
         self._others = others
@@ -101,7 +101,13 @@ class PluginImages:
             said = exit_message(files.log, 0)
             self._trace.append(PluginExited(pod.key, self._node.name, status, said))
 
-        handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock, ended)
+        command = replace(command, env={**command.env, **env}, log=files.log, takes_commands=False)
+        try:
+            with command.log.open("ab") as log:
+                process = await self._spawn(command, log)
+        except (InputError, HostError, OSError) as error:
+            raise ContainerStartError(StartFailure.RUN, str(error)) from None
+        handle = _PluginContainer(process, self._clock, ended)
         self._trace.append(PluginStarted(pod.key, self._node.name, attempt + 1))
         self._running = [*(other for other in self._running if other.is_running), handle]
         return handle
@@ -146,23 +152,21 @@ def _not_the_plugin(spec: PluginSpec, manifest: Mapping[str, Any]) -> str:
 class _PluginContainer:
     """A container that is a plugin's process; `ended` is called once with the process's status."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, mark: str, clock: Clock, ended: Callable[[int], None]
-    ) -> None:
+    def __init__(self, process: Child, clock: Clock, ended: Callable[[int], None]) -> None:
         self._process = process
-        self._mark = mark
+        self._end = asyncio.ensure_future(process.wait())
         self._clock = clock
         self._is_cut = False
         self._ended: Callable[[int], None] | None = ended
 
     @property
     def is_running(self) -> bool:
-        return self._process.returncode is None
+        return not self._end.done()
 
     async def wait(self) -> ExitStatus:
         """See `ContainerHandle`."""
-        status = await self._process.wait()
-        await kill_marked(self._mark)
+        status = await asyncio.shield(self._end)
+        await self._process.kill_all()
         if (ended := self._ended) is not None:
             self._ended = None
             ended(status)
@@ -173,40 +177,17 @@ class _PluginContainer:
     async def stop(self, grace_s: float) -> ExitStatus:
         """See `ContainerHandle`."""
         if grace_s > 0:
-            signal_marked(self._mark, signal.SIGTERM)
-            waits = [asyncio.ensure_future(self._process.wait()), asyncio.ensure_future(self._clock.sleep(grace_s))]
+            await self._process.terminate_all()
+            grace = asyncio.ensure_future(self._clock.sleep(grace_s))
             try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([self._end, grace], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for wait in waits:
-                    wait.cancel()
-        self._kill()
+                grace.cancel()
+        self._process.kill()
         return await self.wait()
 
     async def cut(self) -> None:
         """End it as a power cut does."""
         self._is_cut = self.is_running
-        self._kill()
+        self._process.kill()
         await self.wait()
-
-    def _kill(self) -> None:
-        # By its handle first: a program may overwrite its environment, the mark with it.
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-
-
-async def _started(command: PluginCommand, clock: Clock, ended: Callable[[int], None]) -> _PluginContainer:
-    mark = f"{command.node}/{command.log}"
-    try:
-        with command.log.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *with_first_limit(command.argv),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**command.env, MARK: mark},
-                start_new_session=True,
-            )
-    except (OSError, ValueError) as error:
-        raise ContainerStartError(StartFailure.RUN, f"failed to start plugin '{command.name}': {error}") from None
-    return _PluginContainer(process, mark, clock, ended)

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.backends.world.child import spawn_process
 from scenarios.backends.world.node import SimNode
+from scenarios.backends.world.plugin_forks import PluginForks
 from scenarios.story.specs import NodeSpec, PluginSpec
 from scenarios.trace.events import PluginExited, PluginStarted
 from scenarios.trace.trace import Trace
-from scenarios.up.plugin_images import PluginImages
+from scenarios.up.plugin_images import BUNDLED_IMAGES, PluginImages
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
@@ -56,6 +58,7 @@ def images(
         RealClock(),
         lambda pod, container, message: notes.append(message),
         Trace() if trace is None else trace,
+        spawn_process,
     )
 
 
@@ -152,7 +155,13 @@ async def test_plugin_may_end_by_itself_on_request(node: SimNode) -> None:
 async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode) -> None:
     clock = ManualClock()
     runtime = PluginImages(
-        node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock, lambda pod, container, message: None, Trace()
+        node,
+        {"example.com/plugin": SHELL},
+        BookKeepingRuntime(),
+        clock,
+        lambda pod, container, message: None,
+        Trace(),
+        spawn_process,
     )
     pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
@@ -162,6 +171,21 @@ async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode)
     await clock.advance(30)
 
     assert await stopped == ExitStatus.of(128 + 9)
+
+
+async def test_container_of_a_bundled_plugin_is_forked(node: SimNode) -> None:
+    forks = PluginForks()
+    runtime = PluginImages(
+        node, BUNDLED_IMAGES, BookKeepingRuntime(), RealClock(), lambda *_: None, Trace(), forks.spawn
+    )
+    pod = a_pod("simkubelet/gopher:v1", NAME="plugin")
+    container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
+    # It logs when it has handlers of signals.
+    await until(lambda: log_of(node, pod) != "")
+
+    assert forks._server is not None
+    assert await container.stop(grace_s=10) == ExitStatus.of(0)
+    await forks.close()
 
 
 async def test_reboot_ends_all(node: SimNode) -> None:
