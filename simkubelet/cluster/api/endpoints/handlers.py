@@ -17,15 +17,9 @@ from ...objects.objects import JSON
 from ..errors import GroupName, StatusError
 from ..registry.registry import Registry
 from ..registry.served import Served
-from .discovery import (
-    discovery_document,
-    is_below_a_group,
-    openapi_v2,
-    openapi_v2_protobuf,
-    openapi_v3,
-    openapi_v3_index,
-)
+from .discovery import discovery_document, is_below_a_group
 from .lists import Listed
+from .openapi import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_index
 from .reading import PodLogs, Reading, is_pretty
 from .request import Target, as_bool, refuse_stream, target_of
 from .views import JSON_TYPE, View, encoded, encoded_status

@@ -17,7 +17,7 @@ from simkubelet.cluster.api.decoding.decoding import Decoder
 from simkubelet.cluster.api.decoding.definitions import definition, plain_name, references, schema_of
 from simkubelet.cluster.api.decoding.protobuf import read_protobuf
 from simkubelet.cluster.api.decoding.protobuf_writing import written_object
-from simkubelet.cluster.api.endpoints.discovery import openapi_v2, openapi_v3
+from simkubelet.cluster.api.endpoints.openapi import openapi_v2, openapi_v3
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.registry.served import Served
