@@ -332,6 +332,35 @@ async def test_documents_of_all_groups_have_field_validation(client: Client) -> 
             assert path.removeprefix("#/components/schemas/") in document["components"]["schemas"]
 
 
+async def test_documents_say_what_is_in_a_path_and_what_is_sent(client: Client) -> None:
+    paths = (await client.get("/openapi/v3/apis/coordination.k8s.io/v1")).body["paths"]
+    leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    lease = paths[f"{leases}/{{name}}"]
+
+    assert [(one["name"], one["in"], one["required"]) for one in lease["parameters"]] == [
+        ("name", "path", True),
+        ("namespace", "path", True),
+    ]
+    assert {method: one["operationId"] for method, one in lease.items() if method != "parameters"} == {
+        "get": "readCoordinationV1NamespacedLease",
+        "put": "replaceCoordinationV1NamespacedLease",
+        "patch": "patchCoordinationV1NamespacedLease",
+        "delete": "deleteCoordinationV1NamespacedLease",
+    }
+    assert paths[leases]["delete"]["operationId"] == "deleteCoordinationV1CollectionNamespacedLease"
+    everywhere = paths["/apis/coordination.k8s.io/v1/leases"]
+    assert {method: one["operationId"] for method, one in everywhere.items()} == {
+        "get": "listCoordinationV1LeaseForAllNamespaces"
+    }
+    bodies = {method: one["requestBody"] for method, one in lease.items() if "requestBody" in one}
+    schemas = {method: {one["schema"]["$ref"] for one in body["content"].values()} for method, body in bodies.items()}
+    assert schemas == {
+        "put": {"#/components/schemas/io.k8s.api.coordination.v1.Lease"},
+        "patch": {"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Patch"},
+        "delete": {"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"},
+    }
+
+
 def references(value: object) -> set[str]:
     if isinstance(value, dict):
         own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
