@@ -283,7 +283,7 @@ def unit(session: nox.Session) -> None:
 @nox.session(venv_backend="none", requires=["environment"], tags=[QUICK], default=False)
 def catalogue(session: nox.Session) -> None:
     """Play each built-in story once on the simulator; the session `e2e` does so too, and looks at more."""
-    session.run(BIN / "simkubelet", "run", "--all")
+    session.run(BIN / "simkubelet", "run", "--all", env=files_in_memory())
 
 
 @IN_ENVIRONMENT
