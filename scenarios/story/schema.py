@@ -7,13 +7,12 @@ import re
 import textwrap
 from typing import Any, Final
 
-import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from .model import PARAMETERS, STEP_KEYS, Scenario
-from .stories import builtin
+from .stories import builtin, contents
 
 
 def documented(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
@@ -97,6 +96,6 @@ def _examples() -> dict[str, Any]:
     for path in builtin().values():
         text = path.read_text(encoding="utf-8")
         if any(f" {key}:" in text for key in STEP_KEYS if key not in found):
-            for step in yaml.safe_load(text)["steps"]:
+            for step in contents(path)["steps"]:
                 found = {key: value for key, value in step.items() if key in STEP_KEYS} | found
     return found

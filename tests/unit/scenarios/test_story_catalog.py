@@ -8,7 +8,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from pydantic import BaseModel
 
 from scenarios.story import stories
@@ -75,7 +74,7 @@ def test_builtin_story_is_right_for_classes_and_schema(name: str, validator: jso
     scenario = load(path).scenario
 
     assert scenario.needed <= frozenset(Capability)
-    validator.validate(yaml.safe_load(path.read_text()))
+    validator.validate(stories.contents(path))
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,19 @@ WRONG = st.sampled_from([None, 1, "x", [], {}, True, 1.5, [None], {"a": None}])
 PATCHES = ("merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
 
 
+MADE: dict[tuple[int, int], st.SearchStrategy[Any]] = {}
+"""The strategies by the schema's id and depth: schemas stay, and making strategies takes as long as using them."""
+
+
 def instances(schema: Schema, depth: int) -> st.SearchStrategy[Any]:
     """Values of a schema, with a wrong one here and there."""
+    key = id(schema), depth
+    if key not in MADE:
+        MADE[key] = made(schema, depth)
+    return MADE[key]
+
+
+def made(schema: Schema, depth: int) -> st.SearchStrategy[Any]:
     plain = resolved(schema)
     if "oneOf" in plain:
         return st.sampled_from([1, "2", "1Gi", "x", -1]) | WRONG
