@@ -7,8 +7,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Collection, Iterable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,13 +17,14 @@ import pytest
 
 from plugin.cli import PLUGINS
 from scenarios.backends.kind.backend import CAPABILITIES
-from scenarios.play.job import Options, play_job, prepare
+from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.job import Options, at_a_time, play_job, prepare
 from scenarios.story import stories
 from scenarios.story.document import load
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import E, Entry, read_lines
 from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
-from simkubelet.model.version import DEFAULT, SUPPORTED, version
+from simkubelet.model.version import DEFAULT, SUPPORTED, Difference, version
 from tests.support import recorded
 from tests.support.stories import covering, is_about_kubelets
 from tools.generate import version_table
@@ -36,8 +37,12 @@ GPU_STORIES = ["device-unhealthy", "kubelet-restart"]
 SCENARIOS = {name: load(path).scenario for name, path in stories.builtin().items()}
 VERSIONS = {name: scenario.versions for name, scenario in SCENARIOS.items() if scenario.versions is not None}
 """Stories that are played on several versions without being asked to."""
-DIFFERENT = ("1.26", "1.31", "1.32", "1.33", "1.35", "1.36", "1.37")
-"""With the usual one, minors that have each value of each row, but of those rows that every story asks."""
+OF_KUBELETS = [story for story in STORIES if is_about_kubelets(story, SCENARIOS[story])]
+OF_PLUGINS = [story for story in STORIES if story not in OF_KUBELETS]
+IS_ABOUT_OTHERS = "it is about Kubernetes "
+"""How the reason begins why a story is not played on a minor."""
+ASKED: ContextVar[version_table.Asked] = ContextVar("ASKED")
+"""What the story asks that a task plays."""
 
 
 def topic_of(story: str) -> str:
@@ -113,61 +118,106 @@ def test_story_that_differs_from_its_recording_fails(run: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Choose what is played on the minors but the usual one: all where that is asked for."""
-    if metafunc.function is test_stories_pass_on_a_minor_that_differs:
-        is_every_minor = metafunc.config.getoption("--every-minor")
-        chosen = ((minor, part) for minor in SUPPORTED if minor != DEFAULT for part in parts_of(minor, is_every_minor))
+    """Choose what is played on whole minors: a few stories on the oldest, or all on all where that is asked for."""
+    if metafunc.function is test_stories_pass_on_a_minor:
+        if metafunc.config.getoption("--every-minor"):
+            chosen = [(minor, part) for minor in SUPPORTED if minor != DEFAULT for part in (OF_KUBELETS, OF_PLUGINS)]
+        else:
+            chosen = [(SUPPORTED[0], few_of([story for story in OF_PLUGINS if is_of_a_bundled_plugin(story)]))]
         parameters = [
-            pytest.param(minor, part, id=f"{minor} {'first' if part[0] in FIRST_STORIES else 'plugins'}")
+            pytest.param(minor, part, id=f"{minor} {'kubelets' if part is OF_KUBELETS else 'plugins'}")
             for minor, part in chosen
         ]
         metafunc.parametrize(("minor", "played"), parameters)
 
 
-def parts_of(minor: str, is_every_minor: bool) -> Iterator[list[str]]:
-    """Choose what is played on a minor, in two runs: the first stories on each, others where they may see a difference.
+class StoryPlays:
+    """Plays stories in this process, several at a time, and keeps which rows of the version table each asks.
 
-    A story that names its versions has been played on them. Of the others those about the kubelet are played on the
-    minors of `DIFFERENT`, those about one bundled plugin on the oldest: so many that each key of the story language
-    that any of them uses is used there.
+    Attributes:
+        asked: Story and minor -> the rows, where the story is about this minor.
+        failures: What went wrong.
     """
-    others = [story for story in STORIES if story not in FIRST_STORIES and (is_every_minor or story not in VERSIONS)]
-    of_kubelets = [story for story in others if is_about_kubelets(story, SCENARIOS[story])]
-    of_plugins = [
-        story for story in others if story not in of_kubelets and (is_every_minor or topic_of(story) in PLUGINS)
-    ]
-    if not is_every_minor:
-        of_kubelets, of_plugins = few_of(tuple(of_kubelets)), few_of(tuple(of_plugins))
-    yield [*FIRST_STORIES, *(of_kubelets if is_every_minor or minor in DIFFERENT else ())]
-    if is_every_minor or minor == SUPPORTED[0]:
-        yield of_plugins
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: dict[tuple[str, str], version_table.Asked] = {}
+        self.failures: list[Verdict] = []
+        self._folder = folder
+        self._places = asyncio.Semaphore(at_a_time())
+
+    async def add(self, chosen: Iterable[tuple[str, str]]) -> None:
+        await asyncio.gather(*(self._play(story, minor) for story, minor in chosen))
+
+    async def _play(self, story: str, minor: str) -> None:
+        # `gather` makes a task of each play, with a context of its own.
+        asked: version_table.Asked = {}
+        ASKED.set(asked)
+        (job,) = prepare([stories.builtin()[story]], Options(kubernetes=minor, directory=self._folder))
+        async with self._places:
+            verdict = (await play_job(job, lambda title: None)).verdict
+        if verdict.outcome is Outcome.VALID:
+            self.asked[story, minor] = asked
+        elif verdict.outcome is not Outcome.SKIPPED or not verdict.reason.startswith(IS_ABOUT_OTHERS):
+            self.failures.append(verdict)
+
+    def rows_of(self, names: Collection[str]) -> set[Difference[Any]]:
+        """Which rows stories asked on any minor."""
+        return {row for (story, _), asked in self.asked.items() if story in names for row in asked}
 
 
-@cache
-def few_of(names: tuple[str, ...]) -> list[str]:
+def values_at(minor: str, rows: Iterable[Difference[Any]]) -> tuple[object, ...]:
+    return tuple(row.at(version(minor)) for row in rows)
+
+
+def few_of(names: Sequence[str]) -> list[str]:
+    """Choose so many stories that each key of the story language that any of them uses is used."""
     return sorted(covering({name: SCENARIOS[name] for name in names}, dict.fromkeys(names, 1.0)))
 
 
-def test_stories_pass_on_a_minor_that_differs(run: Any, minor: str, played: list[str]) -> None:
+def is_of_a_bundled_plugin(story: str) -> bool:
+    return story not in VERSIONS and topic_of(story) in PLUGINS
+
+
+def test_stories_pass_on_a_minor(run: Any, minor: str, played: list[str]) -> None:
     done = run(f"simkubelet run {' '.join(played)} --kubelet-version {minor} --junit report.xml")
 
     assert_passed(done)
     told = verdicts(run)
     assert len(told) == len(played)
-    skipped = {name: reason for name, (is_skipped, reason) in told.items() if is_skipped}
-    assert [reason for reason in skipped.values() if not reason.startswith("it is about Kubernetes ")] == []
-    assert not skipped.keys() & {*FIRST_STORIES}
+    reasons = [reason for is_skipped, reason in told.values() if is_skipped]
+    assert [reason for reason in reasons if not reason.startswith(IS_ABOUT_OTHERS)] == []
     assert run.leftovers() == []
 
 
-def test_each_value_of_the_version_table_is_played() -> None:
-    with version_table.recorded() as asked_on_every_minor:
-        for job in prepare([stories.builtin()[name] for name in FIRST_STORIES], Options()):
-            asyncio.run(play_job(job, lambda title: None))
+async def test_stories_pass_on_minors_that_differ_for_them(run: Any) -> None:
+    """The first stories are played on each minor, so the rows that they ask need no other one.
 
-    for row in version_table.differences():
-        played = SUPPORTED if row in asked_on_every_minor else (DEFAULT, *DIFFERENT)
-        assert {row.at(version(minor)) for minor in played} == {row.at(version(minor)) for minor in SUPPORTED}, row.text
+    Of the others about kubelets, so many that each key of the story language is used are played on the oldest and on
+    the newest minor, and wherever another row that they ask has a value of its own. A story that names its versions has
+    been played on them.
+    """
+    others = few_of([story for story in OF_KUBELETS if story not in VERSIONS and story not in FIRST_STORIES])
+    ends = (SUPPORTED[0], SUPPORTED[-1])
+    plays = StoryPlays(run.scratch)
+
+    with version_table.recorded(ASKED):
+        await plays.add((story, minor) for story in FIRST_STORIES for minor in SUPPORTED if minor != DEFAULT)
+        of_each_minor = plays.rows_of(FIRST_STORIES)
+        await plays.add((story, minor) for story in others for minor in ends)
+        further: list[tuple[str, str]] = []
+        for story in others:
+            rows = sorted(plays.rows_of([story]) - of_each_minor, key=lambda row: row.text)
+            known = {values_at(minor, rows) for minor in (DEFAULT, *ends)}
+            minors = {values_at(minor, rows): minor for minor in SUPPORTED}
+            further += [(story, minor) for values, minor in minors.items() if values not in known]
+        await plays.add(further)
+
+    assert plays.failures == []
+    assert run.leftovers() == []
+    on_minors = {DEFAULT, *(minor for story, minor in plays.asked if story in others)}
+    for row in plays.rows_of(others) - of_each_minor:
+        values = {row.at(version(minor)) for minor in SUPPORTED}
+        assert {row.at(version(minor)) for minor in on_minors} == values, row.text
 
 
 def verdicts(run: Any) -> dict[str, tuple[bool, str]]:

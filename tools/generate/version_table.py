@@ -10,18 +10,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import simkubelet
 from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version
 from tools.generate.committed_page import write_or_check
 
+Asked: TypeAlias = dict[Difference[Any], set[object]]
+"""Differences that were asked, each with the values that it gave."""
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "versions.md"
 
 HEAD = f"""\
@@ -77,14 +80,21 @@ def differences() -> tuple[Difference[Any], ...]:
 
 
 @contextmanager
-def recorded() -> Iterator[dict[Difference[Any], set[object]]]:
-    """Record which differences the code of this process asks, each with the values that it got."""
-    asked: dict[Difference[Any], set[object]] = {}
+def recorded(of_context: ContextVar[Asked] | None = None) -> Iterator[Asked]:
+    """Record which differences the code of this process asks.
+
+    Args:
+        of_context: Where a task has set it, it gets what this task asks, and the tasks that it starts.
+    """
+    asked: Asked = {}
     answer = Difference.at
 
     def at(difference: Difference[Any], release: Version) -> object:
         value = answer(difference, release)
-        asked.setdefault(difference, set()).add(value)
+        of_task = None if of_context is None else of_context.get(None)
+        for record in (asked, of_task):
+            if record is not None:
+                record.setdefault(difference, set()).add(value)
         return value
 
     with patch.object(Difference, "at", at):

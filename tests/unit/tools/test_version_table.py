@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,20 @@ def test_what_code_asks_is_recorded():
         row.at(version("1.28"))
 
     assert asked == {gate: {True}, row: {1, 2}}
+
+
+async def test_what_each_task_asks_is_recorded_apart():
+    row, other = (Difference(text, {"1.26": 1, "1.28": 2}, "") for text in ("row", "other"))
+    mine: ContextVar[version_table.Asked] = ContextVar("mine")
+
+    async def ask(difference: Difference[int]) -> version_table.Asked:
+        record: version_table.Asked = {}
+        mine.set(record)
+        await asyncio.create_task(asyncio.to_thread(difference.at, version("1.28")))
+        return record
+
+    with version_table.recorded(mine) as asked:
+        records = await asyncio.gather(ask(row), ask(other))
+
+    assert records == [{row: {2}}, {other: {2}}]
+    assert asked == {row: {2}, other: {2}}
