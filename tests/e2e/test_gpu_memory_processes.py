@@ -19,6 +19,7 @@ from simkubelet.apis import deviceplugin as api
 from tests.support.gpu_memory_world import World, gpu_memory_world
 from tests.support.patience import LIMIT_S
 from tests.support.plugin_kubelet import FakeKubelet, PluginProcess, plugin_process
+from tests.support.short_paths import short_place
 
 VGPU = ("volcano", "--gpu-strategy", "vgpu", "--gpu-memory-factor", "1024")
 
@@ -47,7 +48,7 @@ class Node:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="gm-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="gm-", dir=short_place()) as name:
         yield Path(name)
 
 

@@ -24,6 +24,7 @@ from tests.support.bare_connection import BareConnection
 from tests.support.patience import LIMIT_S
 from tests.support.plugin_cases import CASES, PluginCase, PluginNode
 from tests.support.plugin_kubelet import FakeKubelet, PluginProcess, plugin_process
+from tests.support.short_paths import short_place
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ class World:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short enough for sockets."""
-    with TemporaryDirectory(prefix="rel-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="rel-", dir=short_place()) as name:
         yield Path(name)
 
 

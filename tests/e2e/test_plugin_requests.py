@@ -19,6 +19,7 @@ from tests.support.grpc_peers import DEVICE_PLUGIN, calls
 from tests.support.patience import LIMIT_S
 from tests.support.plugin_cases import CASES, MORE_FORMS, PluginCase
 from tests.support.plugin_kubelet import FakeKubelet, plugin_process
+from tests.support.short_paths import short_place
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ _CODES = {Code.OK, Code.UNKNOWN}
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short enough for sockets."""
-    with TemporaryDirectory(prefix="req-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="req-", dir=short_place()) as name:
         yield Path(name)
 
 

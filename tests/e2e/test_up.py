@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
@@ -18,30 +18,30 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.command_server import CommandServer
 from tests.support.live_cluster import LiveCluster, environment, live_cluster
 from tests.support.patience import LIMIT_S, eventually
+from tests.support.short_paths import short_place
 
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A folder with a short path, as sockets are made below it."""
-    with tempfile.TemporaryDirectory(prefix="up-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="up-", dir=short_place()) as folder:
         yield Path(folder)
 
 
-def refused(scratch: Path, command: str, status: int = 2) -> str:
-    """The one line with which a command that cannot be done ends."""
-    done = subprocess.run(
-        [sys.executable, "-m", "simkubelet", *command.split()],
-        env=environment(scratch),
-        cwd=scratch,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
-    assert done.stderr.startswith("error: ")
-    return done.stderr
+@pytest.fixture
+def refused(command_server: CommandServer) -> Callable[[Path, str], str]:
+    """Run a command that cannot be done in a folder; the one line with which it ends."""
+
+    def run(scratch: Path, command: str) -> str:
+        done = command_server.run("simkubelet", command.split(), scratch, environment(scratch))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert done.stderr.startswith("error: ")
+        return done.stderr
+
+    return run
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -264,19 +264,21 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--kubeconfig /dev/null", "--kubeconfig: '/dev/null' is there already"),
     ],
 )
-def test_invalid_input_is_one_line(scratch: Path, options: str, reason: str) -> None:
+def test_invalid_input_is_one_line(
+    refused: Callable[[Path, str], str], scratch: Path, options: str, reason: str
+) -> None:
     assert reason in refused(scratch, f"up {options}")
     assert [path for path in scratch.rglob("*") if not path.is_dir()] == []
 
 
-def test_port_in_use_is_refused(scratch: Path) -> None:
+def test_port_in_use_is_refused(refused: Callable[[Path, str], str], scratch: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
         assert refused(scratch, f"up --port {port}").startswith(f"error: --port {port}: cannot be used: ")
 
 
-def test_runtime_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
+def test_runtime_folder_too_deep_for_sockets_is_refused(refused: Callable[[Path, str], str], tmp_path: Path) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
 

@@ -16,6 +16,7 @@ from tests.support.kubelet_sides import Programs
 from tests.support.oracle import OracleProcess
 from tests.support.plugin_cases import CASES, PluginCase
 from tests.support.plugin_kubelet import plugin_process
+from tests.support.short_paths import short_place
 
 LIMIT_MS = 60_000
 NEEDS_A_POD = {"gpu-memory", "gpushare", "volcano"}
@@ -25,7 +26,7 @@ NEEDS_A_POD = {"gpu-memory", "gpushare", "volcano"}
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short enough for sockets."""
-    with TemporaryDirectory(prefix="real-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="real-", dir=short_place()) as name:
         yield Path(name)
 
 

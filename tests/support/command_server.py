@@ -33,6 +33,7 @@ LOADED: Final = (
     "scenarios.backends.world.hardware",
     "scenarios.conform.cli",
     "scenarios.play.run",
+    "scenarios.up.cluster",
     "simkubelet.cli",
 )
 """What commands import when they are used."""

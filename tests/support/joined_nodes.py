@@ -21,6 +21,7 @@ from typing import Any, Final
 from simkubelet.remote import ApiClient, ApiError
 from tests.support.live_cluster import environment, live_cluster
 from tests.support.patience import LIMIT_S
+from tests.support.short_paths import short_place
 from tools.control_plane import ControlPlane
 
 __all__ = [
@@ -62,7 +63,7 @@ class JoinProcess:
 @contextmanager
 def joining(kubeconfig: Path, options: str = "") -> Iterator[JoinProcess]:
     """Join nodes until the end of the block; a process that has ended by then has been looked at."""
-    with tempfile.TemporaryDirectory(prefix="join-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="join-", dir=short_place()) as folder:
         process = subprocess.Popen(
             [sys.executable, "-m", "simkubelet", "join", "--kubeconfig", str(kubeconfig), *shlex.split(options)],
             env=environment(Path(folder)),
@@ -83,7 +84,7 @@ def joining(kubeconfig: Path, options: str = "") -> Iterator[JoinProcess]:
 def control_plane(programs: Path) -> Iterator[ControlPlane]:
     """Run a real control plane in a folder of its own."""
     with (
-        tempfile.TemporaryDirectory(prefix="cp-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="cp-", dir=short_place()) as folder,
         ControlPlane(programs, Path(folder)) as running,
     ):
         yield running

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.patience import LIMIT_S, eventually
+from tests.support.short_paths import short_place
 
 _SAID = "that was all"
 _SESSIONS = {"SIMKUBELET_DRA_DRIVER": "dra", "SIMKUBELET_NVIDIA_DRA_DRIVER": "nvidia_dra"}
@@ -158,7 +159,7 @@ def environment(scratch: Path) -> dict[str, str]:
 @contextmanager
 def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[LiveCluster]:
     """A cluster until the end of the block, by then ended as its user would; `prefix` is a program that starts it."""
-    with tempfile.TemporaryDirectory(prefix="up-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="up-", dir=short_place()) as folder:
         env = environment(Path(folder))
         process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "simkubelet", "up", *shlex.split(options)],

@@ -35,6 +35,7 @@ from simkubelet.model.version import DEFAULT, version
 from simkubelet.node import DEVICE_PLUGINS, NodeContext
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
 from tests.support.patience import LIMIT_S
+from tests.support.short_paths import short_place
 
 RESOURCE = "example.com/stub"
 
@@ -294,7 +295,7 @@ async def running_node(
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
     """A folder whose path leaves room for socket names."""
-    folder = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="sk-", dir=short_place()))
     yield folder
     shutil.rmtree(folder)
 

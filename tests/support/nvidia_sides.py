@@ -38,6 +38,7 @@ from simkubelet.apis import deviceplugin as api
 from tests.support.grpc_peers import DEVICE_PLUGIN, real_stub
 from tests.support.patience import LIMIT_S, eventually
 from tests.support.plugin_kubelet import KubeletThread
+from tests.support.short_paths import short_place
 
 __all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin", "assert_same_end"]
 
@@ -85,7 +86,7 @@ class NvidiaNode:
     def __init__(self, machine: Machine | None, places: Mapping[str, Path] | None = None) -> None:
         self.machine = machine
         self.places = dict(places or {})
-        self._folder = Path(tempfile.mkdtemp(prefix="nv-", dir="/tmp"))
+        self._folder = Path(tempfile.mkdtemp(prefix="nv-", dir=short_place()))
         self._stack = contextlib.ExitStack()
         self._stack.callback(shutil.rmtree, self._folder)
         self._started = 0

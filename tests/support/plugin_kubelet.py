@@ -34,6 +34,7 @@ from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.server import GrpcServer
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Answers, Calls, Context, calls, methods_of, serve
 from tests.support.patience import LIMIT_S, until
+from tests.support.short_paths import short_place
 
 __all__ = ["FakeKubelet", "KubeletThread", "PluginProcess", "_own_log", "kubelet", "kubelet_dir", "plugin_process"]
 
@@ -274,7 +275,7 @@ def _own_log() -> Iterator[None]:
 
 @pytest.fixture
 def kubelet_dir() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="plg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="plg-", dir=short_place()))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 

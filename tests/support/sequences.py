@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.support.oracle import Answer, OracleProcess, StubProcess, told
 from tests.support.patience import LIMIT_S
+from tests.support.short_paths import short_place
 
 Command = dict[str, Any]
 Recorded = Mapping[str, Any]
@@ -177,7 +178,7 @@ async def _play(
     is_settled: IsSettled,
 ) -> list[Answer]:
     """Carry out all steps in a new folder; those of `LOOKING` until they have settled, with their last answer too."""
-    with tempfile.TemporaryDirectory(prefix="oracle-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="oracle-", dir=short_place()) as folder:
         async with OracleProcess(kubelet, Path(folder)) as process:
             stage = Stage(Path(folder), process, stub)
             try:

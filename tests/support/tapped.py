@@ -16,6 +16,7 @@ import pytest
 
 from scenarios.tap.tap import Tap
 from tests.support.patience import until
+from tests.support.short_paths import short_place
 
 PLUGIN: Final = "/v1beta1.DevicePlugin/"
 REGISTER: Final = "/v1beta1.Registration/Register"
@@ -142,7 +143,7 @@ class Between:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="tap-", dir="/tmp"))
+    made = Path(tempfile.mkdtemp(prefix="tap-", dir=short_place()))
     yield made
     shutil.rmtree(made)
 

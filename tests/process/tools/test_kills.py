@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from simkubelet.devices import CHECKPOINT_NAME
+from tests.support.short_paths import short_place
 from tools.kills.forked import Kill, Program
 from tools.kills.journal import Journal
 from tools.kills.kubelet import Kubelet, kill_kubelets
@@ -23,7 +24,7 @@ RESOURCE = "example.com/gpu"
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short enough for sockets."""
-    with TemporaryDirectory(prefix="kills-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="kills-", dir=short_place()) as name:
         yield Path(name)
 
 
