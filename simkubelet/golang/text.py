@@ -145,7 +145,8 @@ def json_fault(error: json.JSONDecodeError) -> str:
             return _fault(text, position + 1 + has_sign, "in exponent of numeric literal")
     if error.msg == "Expecting ',' delimiter" and _is_in_list(text[:position]):
         return _fault(text, position, "after array element")
-    return _fault(text, position, _PLACES[error.msg])
+    # What is left is a byte order mark at the beginning.
+    return _fault(text, position, _PLACES.get(error.msg, _PLACES[_VALUE]))
 
 
 def _string_fault(text: str, begin: int) -> str:

@@ -67,6 +67,7 @@ def test_durations_are_written_as_go_does(seconds: int, minutes: int):
         ('["a\tb"]', r"invalid character '\t' in string literal"),
         ("NaN", "invalid character 'N' looking for beginning of value"),
         ("-Infinity", "invalid character 'I' in numeric literal"),
+        ("\ufeff{}", "invalid character 'ï' looking for beginning of value"),
         ("[é]", "invalid character 'Ã' looking for beginning of value"),
         ("['a']", r"invalid character '\'' looking for beginning of value"),
         ('{"é" x}', "invalid character 'x' after object key"),
