@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from .forked import Program
 from .journal import Journal
 
 _STORIES: Final = 60
@@ -36,41 +34,30 @@ def kill_campaigns(kills: int, chance: random.Random, folder: Path, journal: Jou
         campaign += 1
         file, known = folder / f"{campaign}.sqlite", frozenset[int]()
         while journal.kills < kills and len(known) < _STORIES:
-            process = _started(file, folder, campaign)
-            if chance.random() >= 1 / 4:
-                _wait(partial(_has_played, process, file, len(known)))
-                limit_s = _PLAYS_S
-            else:
-                limit_s = _STARTS_S
-            try:
-                status = process.wait(chance.uniform(0, limit_s))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                status = process.wait()
-            journal.kills += status < 0
-            if status > _FAILED:
-                last = (folder / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
-                journal.lose(f"campaign {campaign} ends with {status}: {last}")
+            with _started(file, folder, campaign) as process:
+                begin, limit_s = process.began, _STARTS_S
+                if chance.random() >= 1 / 4:
+                    _wait(partial(_has_played, process, file, len(known)))
+                    begin, limit_s = time.monotonic(), _PLAYS_S
+                status = process.wait_until(begin + chance.uniform(0, limit_s))
+                if status is None:
+                    process.kill()
+                    journal.kills += 1
+                elif status not in {0, _FAILED}:
+                    journal.lose(f"campaign {campaign} ends with {status}: {process.end_of_log()}")
             known = _compare(file, known, journal)
     # Whatever a campaign starts inherits the mark.
     _wait(lambda: not list(_marked(folder)))
     journal.lose_each(f"process {pid} is left of a campaign" for pid in _marked(folder))
 
 
-def _started(file: Path, folder: Path, seed: int) -> subprocess.Popen[bytes]:
-    words = ["--seed", seed, "--stories", _STORIES, "-n", 1, "--results", file, "--findings", folder]
-    with (folder / "log").open("w", encoding="utf-8") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "simkubelet", "campaign", *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, _MARK: str(folder)},
-        )
+def _started(file: Path, folder: Path, seed: int) -> Program:
+    words = ["campaign", "--seed", seed, "--stories", _STORIES, "-n", 1, "--results", file, "--findings", folder]
+    return Program("simkubelet", words, folder / "log", environment={_MARK: str(folder)})
 
 
-def _has_played(process: subprocess.Popen[bytes], file: Path, before: int) -> bool:
-    return process.poll() is not None or len(_numbers(file)) > before
+def _has_played(process: Program, file: Path, before: int) -> bool:
+    return process.wait_until(0) is not None or len(_numbers(file)) > before
 
 
 def _wait(is_so: Callable[[], bool]) -> None:

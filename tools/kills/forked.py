@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,6 +28,7 @@ _LOADED: Final = (
     *("plugin.gopher.command", "plugin.stub.command", "fakegpu.cli.main", "fakegpu.cli.fault_commands"),
     *("fakegpu.cli.gpu_commands", "fakegpu.cli.load_command", "fakegpu.cli.machine_commands", "fakegpu.faults.faults"),
     *("fakegpu.load", "fakegpu.machine.inventory", "fakegpu.machine.settings", "fakegpu.files.tree", "runpy"),
+    *("scenarios.campaign.command", "scenarios.up.cli", "scenarios.up.joining", "scenarios.up.running"),
 )
 _ANSWERS_WITHIN_S: Final = 120.0
 """A guard only: a program that does not answer hangs."""
@@ -159,6 +161,8 @@ def _run(module: str, arguments: list[str], log: str, lines: socket.socket | Non
         os.dup2(lines.fileno(), 1)
         lines.close()
     os.environ.update(environment)
+    # What a killed program leaves is removed by a tracker of its own, as if it had not been forked.
+    vars(resource_tracker._resource_tracker).update(_fd=None, _pid=None)
     sys.argv = [module, *arguments]
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # it is that of the process
     runpy.run_module(module, run_name="__main__", alter_sys=True)

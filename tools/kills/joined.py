@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -20,6 +18,7 @@ from simkubelet.remote import ApiClient, read_kubeconfig
 from tests.support.joined_nodes import PODS, any_cluster
 from tests.support.live_cluster import environment
 
+from .forked import Program
 from .journal import Journal
 
 _RUNS: Final = "Running"
@@ -50,38 +49,22 @@ class _Node:
     async def killed(self, kills: int) -> None:
         async with ApiClient(read_kubeconfig(self._kubeconfig)) as client:
             for _ in range(kills):
-                process = self._started()
-                try:
+                with self._started() as process:
                     if self._chance.random() < 1 / 2:
-                        await self._compare(client)
+                        await self._compare(client, process)
                     limit = time.monotonic() + self._chance.uniform(0, _LIVES_S)
                     while time.monotonic() < limit:
                         await self._change(client)
                         await asyncio.sleep(_PAUSE_S)
-                    if process.poll() is not None:
-                        self._journal.lose(f"ends with {process.returncode}: {self._said()}")
-                finally:
-                    process.kill()
-                    process.wait()
+                    if (status := process.wait_until(0)) is not None:
+                        self._journal.lose(f"ends with {status}: {process.end_of_log()}")
                 self._journal.kills += 1
-            process = self._started()
-            await self._compare(client)
-            process.terminate()
-            process.wait()
+            with self._started() as process:
+                await self._compare(client, process)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> Program:
         words = ["--kubeconfig", self._kubeconfig, "--name-prefix", "killed", "--profile", "t4", "--gpus", _GPUS]
-        with (self._folder / "log").open("w", encoding="utf-8") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "simkubelet", "join", *map(str, words)],
-                env=environment(self._folder),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    def _said(self) -> str:
-        return (self._folder / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
+        return Program("simkubelet", ["join", *words], self._folder / "log", environment=environment(self._folder))
 
     async def _change(self, client: ApiClient) -> None:
         """Create a pod or delete one, as far as there are GPUs."""
@@ -101,12 +84,12 @@ class _Node:
         self._pods.remove(name)
         self._journal.acknowledged += 1
 
-    async def _compare(self, client: ApiClient) -> None:
+    async def _compare(self, client: ApiClient, process: Program) -> None:
         """Wait until all pods of the journal run, and no others are there."""
         limit = time.monotonic() + _GUARD_S
         while (now := await self._states(client)).keys() != self._pods or {*now.values()} - {_RUNS, *_REFUSED}:
             if time.monotonic() > limit:
-                self._journal.lose(f"expected that {sorted(self._pods)} run; actual {now}; {self._said()}")
+                self._journal.lose(f"expected that {sorted(self._pods)} run; actual {now}; {process.end_of_log()}")
                 self._pods = set(now)
                 break
             await asyncio.sleep(_PAUSE_S)
