@@ -125,8 +125,8 @@ def json_fault(error: json.JSONDecodeError) -> str:
         return _string_fault(text, text.rindex("\\", 0, position + 1))
     if error.msg.startswith("Illegal trailing comma"):
         # Python 3.13 reports the comma, Go what follows it.
-        position += 1 + len(text[position + 1 :]) - len(text[position + 1 :].lstrip(_JSON_SPACE))
-        return _fault(text, position, _PLACES[_VALUE if text[position] == "]" else _KEY])
+        rest = text[position + 1 :].lstrip(_JSON_SPACE)
+        return _fault(rest, 0, _PLACES[_VALUE if rest.startswith("]") else _KEY])
     if error.msg == _VALUE and position < len(text):
         literal = _LITERALS.get(text[position], "")
         for number, expected in enumerate(literal):

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -26,7 +25,7 @@ from scenarios.trace.trace import E, Entry, read_lines
 from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
 from simkubelet.model.version import DEFAULT, SUPPORTED, Difference, version
 from tests.support import recorded
-from tests.support.stories import covering, is_about_kubelets
+from tests.support.stories import IS_ABOUT_OTHERS, covering, is_about_kubelets, skipped_in
 from tools.generate import version_table
 
 STORIES = list(stories.builtin())
@@ -39,8 +38,6 @@ VERSIONS = {name: scenario.versions for name, scenario in SCENARIOS.items() if s
 """Stories that are played on several versions without being asked to."""
 OF_KUBELETS = [story for story in STORIES if is_about_kubelets(story, SCENARIOS[story])]
 OF_PLUGINS = [story for story in STORIES if story not in OF_KUBELETS]
-IS_ABOUT_OTHERS = "it is about Kubernetes "
-"""How the reason begins why a story is not played on a minor."""
 ASKED: ContextVar[version_table.Asked] = ContextVar("ASKED")
 """What the story asks that a task plays."""
 
@@ -76,9 +73,9 @@ def test_stories_of_a_topic_pass_and_leave_nothing(run: Any, topic: str) -> None
     assert_passed(done)
     kept = [story for story in played if is_recorded_as_played(story)]
     assert not kept or f"\ncompared {len(kept)} of " in done.stdout
-    told = verdicts(run)
+    told = skipped_in(run.scratch / "report.xml")
     assert len(told) == sum(len(VERSIONS.get(story, [DEFAULT])) for story in played)
-    assert [name for name, (is_skipped, _) in told.items() if is_skipped] == []
+    assert [name for name, reason in told.items() if reason is not None] == []
     assert run.leftovers() == []
 
 
@@ -182,10 +179,9 @@ def test_stories_pass_on_a_minor(run: Any, minor: str, played: list[str]) -> Non
     done = run(f"simkubelet run {' '.join(played)} --kubelet-version {minor} --junit report.xml")
 
     assert_passed(done)
-    told = verdicts(run)
+    told = skipped_in(run.scratch / "report.xml")
     assert len(told) == len(played)
-    reasons = [reason for is_skipped, reason in told.values() if is_skipped]
-    assert [reason for reason in reasons if not reason.startswith(IS_ABOUT_OTHERS)] == []
+    assert [why for why in told.values() if why is not None and not why.startswith(IS_ABOUT_OTHERS)] == []
     assert run.leftovers() == []
 
 
@@ -218,15 +214,6 @@ async def test_stories_pass_on_minors_that_differ_for_them(run: Any) -> None:
     for row in plays.rows_of(others) - of_each_minor:
         values = {row.at(version(minor)) for minor in SUPPORTED}
         assert {row.at(version(minor)) for minor in on_minors} == values, row.text
-
-
-def verdicts(run: Any) -> dict[str, tuple[bool, str]]:
-    """Story -> whether it was skipped, and why."""
-    suite = ElementTree.parse(run.scratch / "report.xml").getroot()  # noqa: S314 - our own file
-    found = ((case.get("name") or "", case.find("skipped")) for case in suite.iter("testcase"))
-    return {
-        name: (skipped is not None, "" if skipped is None else skipped.get("message", "")) for name, skipped in found
-    }
 
 
 @pytest.mark.nvidia_go
@@ -301,7 +288,7 @@ def test_chosen_stories_with_every_kind_of_output(run: Any) -> None:
 
     assert_passed(done)
     assert done.stdout.splitlines()[-1].endswith("--all plays all of them")
-    assert list(verdicts(run)) == played
+    assert list(skipped_in(run.scratch / "report.xml")) == played
     lines = [json.loads(line) for line in (run.scratch / "trace.jsonl").read_text().splitlines()]
     assert list(dict.fromkeys(line["story"] for line in lines)) == played
     assert run.leftovers() == []

@@ -225,9 +225,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for path, item in document["paths"].items():
         named = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "enum": values}}
-            for name, values in _NAMES.items()
-            if f"{{{name}}}" in path
+            {**one, "schema": {"type": "string", "enum": _NAMES[one["name"]]}} for one in item.get("parameters", ())
         ]
         paths[path] = {
             method: _operation(method, operation, named, schemas, is_item="{name}" in path)

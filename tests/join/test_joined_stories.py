@@ -5,16 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
+from scenarios.backends.join.backend import FIXED_BY_THE_SERVER
 from scenarios.story import stories
 from scenarios.story.document import load
-from scenarios.story.part import Capability
 from tests.support import recorded
-from tests.support.stories import covering, verbs_of
+from tests.support.stories import IS_ABOUT_OTHERS, covering, skipped_in, verbs_of
 from tools.control_plane import ControlPlane
 
-NOT_OF_ANOTHER_SERVER = {Capability.API_FEATURE_GATES, Capability.API_VERSIONS}
 START_S = 2.0
 """Of a story, besides what the recording shows."""
 
@@ -24,7 +22,7 @@ def test_stories_with_every_verb_have_the_trace_of_the_simulator(plane: ControlP
     lasted = {name: START_S + recorded.duration_s(name, release) for name, release in recorded.recorded()}
     known = {name: load(path).scenario for name, path in stories.builtin().items() if name in lasted}
     chosen = covering(
-        {name: one for name, one in known.items() if not one.needed & NOT_OF_ANOTHER_SERVER}, lasted, verbs_of
+        {name: one for name, one in known.items() if not one.needed & FIXED_BY_THE_SERVER}, lasted, verbs_of
     )
     report = tmp_path / "report.xml"
 
@@ -34,7 +32,6 @@ def test_stories_with_every_verb_have_the_trace_of_the_simulator(plane: ControlP
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    cases = list(ElementTree.parse(report).getroot().iter("testcase"))  # noqa: S314 - our own file
-    assert len(cases) == len(chosen)
-    reasons = [skipped.get("message", "") for case in cases if (skipped := case.find("skipped")) is not None]
-    assert [reason for reason in reasons if not reason.startswith("it is about Kubernetes ")] == []
+    told = skipped_in(report)
+    assert len(told) == len(chosen)
+    assert [why for why in told.values() if why is not None and not why.startswith(IS_ABOUT_OTHERS)] == []

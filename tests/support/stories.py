@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 import pytest
 from pydantic import BaseModel
@@ -32,6 +33,8 @@ from scenarios.trace.snapshot import Snapshot
 from scenarios.trace.trace import Entry, Trace
 from tests.support.patience import LIMIT_S
 
+IS_ABOUT_OTHERS: Final = "it is about Kubernetes "
+"""How the reason begins why a story is not played on a minor."""
 A100: Final = {"profile": "a100-40gb", "count": 3, "seed": "story"}
 SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 
@@ -144,6 +147,13 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="up-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder, "simkubelet")
+
+
+def skipped_in(report: Path) -> dict[str, str | None]:
+    """Story of a run's JUnit file -> why it was skipped; None where it was not."""
+    suite = ElementTree.parse(report).getroot()  # noqa: S314 - our own file
+    found = ((case.get("name") or "", case.find("skipped")) for case in suite.iter("testcase"))
+    return {name: None if skipped is None else skipped.get("message", "") for name, skipped in found}
 
 
 def keys_of(part: object) -> Iterator[str]:

@@ -26,6 +26,8 @@ from ...story.verbs.pod_action import Apply
 from ..sim.world import SimulatedWorld
 from .cluster import JoinedCluster
 
+FIXED_BY_THE_SERVER: Final = frozenset({Capability.API_FEATURE_GATES, Capability.API_VERSIONS})
+"""What the API server of the cluster was started with: its feature gates and its versions."""
 _IMAGE: Final = "story"
 """Of a container for which the story names none, as an API server asks for one."""
 
@@ -54,8 +56,8 @@ class JoinBackend(SimulatedWorld):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but what the API server of the cluster was started with: its feature gates and its versions."""
-        return super().capabilities - {Capability.API_FEATURE_GATES, Capability.API_VERSIONS}
+        """All but what the API server was started with."""
+        return super().capabilities - FIXED_BY_THE_SERVER
 
     async def perform(self, action: Action) -> None:
         """Do one step; see `Backend`."""

@@ -169,7 +169,7 @@ def _all_marked() -> Mapping[str, list[int]]:
     for name in os.listdir("/proc"):  # noqa: PTH208  # a path for each process costs as much
         if name.isdigit():
             with contextlib.suppress(OSError):
-                _, is_marked, rest = b"\0".join((b"", _environment(int(name)))).partition(_ENTRY)
+                _, is_marked, rest = (b"\0" + _environment(int(name))).partition(_ENTRY)
                 if is_marked:
                     found[os.fsdecode(rest.partition(b"\0")[0])].append(int(name))
     return found
