@@ -96,12 +96,8 @@ def pod_claims(pod: Pod, error_text: str = "{error}") -> Iterator[PodClaim]:
 
 def claims_of_container(pod: Pod, container: str) -> Sequence[Mapping[str, Any]]:
     """``resources.claims`` of a container of any kind: each has the ``name`` of an entry and may have a ``request``."""
-    for kind in ("containers", "initContainers"):
-        for spec in pod.spec.get(kind) or ():
-            if spec.get("name") == container:
-                claims: Sequence[Mapping[str, Any]] = (spec.get("resources") or {}).get("claims") or ()
-                return claims
-    return ()
+    claims: Sequence[Mapping[str, Any]] = (pod.spec_of(container).get("resources") or {}).get("claims") or ()
+    return claims
 
 
 def owner_refusal(pod: Pod, claim: Mapping[str, Any], version: Version) -> str | None:

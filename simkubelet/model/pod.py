@@ -6,10 +6,12 @@ Only what the scheduler and the kubelet act on is read from a manifest; the rest
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, NewType
+from itertools import chain
+from typing import Any, Final, NewType, cast
 
 from .errors import InputError
 from .pod_status import PodStatus
@@ -115,6 +117,8 @@ class Pod:
         deletion_grace_s: what its deletion said; None until it is deleted.
         mirror_of: the static pod that this object stands for.
         is_static: it was read from a file of the node.
+        init_containers: those and sidecars, in order.
+        app_containers: the others, in order.
         manifest: the whole object as the API shows it, or as it was read from the file; never changed in place.
     """
 
@@ -131,6 +135,33 @@ class Pod:
     mirror_of: PodUID | None = None
     is_static: bool = False
     manifest: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    init_containers: tuple[Container, ...] = field(init=False, repr=False, compare=False)
+    app_containers: tuple[Container, ...] = field(init=False, repr=False, compare=False)
+    _places: Mapping[str, tuple[str, int]] = field(init=False, repr=False, compare=False)
+    """Container -> its field of the manifest's ``spec`` and its place there."""
+
+    def __post_init__(self) -> None:
+        # A pod may have thousands, and each is asked for when it is started.
+        init = tuple(container for container in self.containers if container.kind is not ContainerKind.APP)
+        apps = tuple(container for container in self.containers if container.kind is ContainerKind.APP)
+        places = {each.name: ("initContainers", place) for place, each in enumerate(init)}
+        places |= {each.name: ("containers", place) for place, each in enumerate(apps)}
+        for name, value in (("init_containers", init), ("app_containers", apps), ("_places", places)):
+            object.__setattr__(self, name, value)
+
+    def part_of(self, container: str) -> str:
+        """The field of the manifest's ``spec`` that a container of any kind is in."""
+        return self._places.get(container, ("initContainers", 0))[0]
+
+    def spec_of(self, container: str) -> Mapping[str, Any]:
+        """What the manifest's ``spec`` has of a container of any kind; nothing where it has none of that name."""
+        part, place = self._places.get(container, ("containers", 0))
+        specs = self.spec.get(part) or ()
+        if place < len(specs) and specs[place].get("name") == container:
+            return cast("Mapping[str, Any]", specs[place])
+        # The kinds of its containers are others than the manifest's.
+        found = chain(self.spec.get("initContainers") or (), self.spec.get("containers") or ())
+        return next((spec for spec in found if spec.get("name") == container), {})
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -154,15 +185,6 @@ class Pod:
     def is_deleting(self) -> bool:
         """Whether its end was asked for."""
         return self.deletion_grace_s is not None
-
-    @property
-    def init_containers(self) -> tuple[Container, ...]:
-        """Init containers and sidecars, in order."""
-        return tuple(container for container in self.containers if container.kind is not ContainerKind.APP)
-
-    @property
-    def app_containers(self) -> tuple[Container, ...]:
-        return tuple(container for container in self.containers if container.kind is ContainerKind.APP)
 
     @property
     def key(self) -> str:
@@ -216,8 +238,8 @@ def _pod(manifest: Mapping[str, Any]) -> Pod:
         raise InputError(f"pod {name!r}: spec.containers: at least one container is needed")
     init = tuple(_container(name, f"initContainers[{i}]", c) for i, c in enumerate(spec.get("initContainers") or ()))
     app = tuple(_container(name, f"containers[{i}]", c) for i, c in enumerate(spec["containers"]))
-    names = [container.name for container in init + app]
-    if duplicates := sorted({n for n in names if names.count(n) > 1}):
+    names = Counter(container.name for container in init + app)
+    if duplicates := sorted(name for name, count in names.items() if count > 1):
         raise InputError(f"pod {name!r}: spec: container name {duplicates[0]!r} stands more than once")
     mirror_of = (metadata.get("annotations") or {}).get(MIRROR_ANNOTATION)
     return Pod(

@@ -248,7 +248,7 @@ class PodWorker:
 
         What is begun is finished: a deletion that comes meanwhile waits until all containers have had their turn.
         """
-        run = self._records.containers(self.pod.uid).get(container.name)
+        run = self._records.run_of(self.pod.uid, container.name)
         if run is not None:
             remaining_s = self._tools.back_off.remaining_s(self.pod.uid, container.name, run.finished_at)
             if remaining_s:
@@ -297,7 +297,8 @@ class PodWorker:
         self._publish(self._status())
 
     async def _rest(self, seen: int, retry_s: float | None) -> None:
-        """Wait for a change, or until the next try is due."""
+        """Wait for a change, or until the next try is due; others have a turn in any case."""
+        await asyncio.sleep(0)
         if retry_s is None:
             await self._change.wait(seen)
             return

@@ -12,8 +12,9 @@ v1.34.4, v1.37.0).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from .._internal.change import first_done
@@ -83,15 +84,12 @@ async def end_containers(
     """
     await records.cri.until_resumed()
     running = [name for name, run in records.containers(pod.uid).items() if run.is_running]
-    ended = {container.name: asyncio.Event() for container in pod.containers}
-    for name in ended.keys() - set(running):
-        ended[name].set()
     for name in running:
         on_killing(name)
+    order = _TerminationOrder(pod, running)
     async with asyncio.TaskGroup() as tasks:
         for name in running:
-            turn = [ended[other] for other in _goes_before(pod, name)]
-            tasks.create_task(_end(pod, name, grace_s, turn, ended[name], records, clock))
+            tasks.create_task(_end(pod, name, grace_s, order, records, clock))
     records.end_sandbox(pod.uid)
 
 
@@ -115,19 +113,46 @@ async def end_orphan(pod: Pod, records: ContainerRecords, clock: Clock, on_killi
     records.end_sandbox(pod.uid)
 
 
+class _TerminationOrder:
+    """Which containers of a pod end before which.
+
+    Args:
+        pod: theirs.
+        running: those that do not run need not be waited for.
+    """
+
+    def __init__(self, pod: Pod, running: Collection[str]) -> None:
+        sidecars = [container.name for container in pod.containers if container.kind is ContainerKind.SIDECAR]
+        self._next = dict(pairwise([*sidecars, ""]))
+        self._ended = {name: asyncio.Event() for name in sidecars if name in set(running)}
+        self._apps = {container.name for container in pod.app_containers} & set(running)
+        self._apps_ended = asyncio.Event()
+        if not self._apps:
+            self._apps_ended.set()
+
+    def before(self, name: str) -> list[asyncio.Event]:
+        """What has to happen before this container's turn; none of it has happened yet."""
+        if name not in self._next:
+            return []
+        events = [self._apps_ended, self._ended.get(self._next[name])]
+        return [event for event in events if event is not None and not event.is_set()]
+
+    def has_ended(self, name: str) -> None:
+        """A container has ended."""
+        self._apps.discard(name)
+        if not self._apps:
+            self._apps_ended.set()
+        if name in self._ended:
+            self._ended[name].set()
+
+
 async def _end(
-    pod: Pod,
-    name: str,
-    grace_s: float,
-    turn: list[asyncio.Event],
-    ended: asyncio.Event,
-    records: ContainerRecords,
-    clock: Clock,
+    pod: Pod, name: str, grace_s: float, order: _TerminationOrder, records: ContainerRecords, clock: Clock
 ) -> None:
-    if grace_s > 0 and not all(event.is_set() for event in turn):
+    if grace_s > 0 and (turn := order.before(name)):
         grace_s -= await _wait_for_turn(turn, grace_s, clock)
     await records.stop(pod.uid, name, max(grace_s, _SHORTEST_GRACE_S))
-    ended.set()
+    order.has_ended(name)
 
 
 async def _wait_for_turn(turn: list[asyncio.Event], grace_s: float, clock: Clock) -> int:
@@ -140,12 +165,3 @@ async def _wait_for_turn(turn: list[asyncio.Event], grace_s: float, clock: Clock
 async def _all_of(events: list[asyncio.Event]) -> None:
     for event in events:
         await event.wait()
-
-
-def _goes_before(pod: Pod, name: str) -> list[str]:
-    """The containers that end before this one begins to."""
-    order = [container for container in pod.containers if container.kind is ContainerKind.SIDECAR]
-    place = next((i for i, sidecar in enumerate(order) if sidecar.name == name), None)
-    if place is None:
-        return []
-    return [container.name for container in (*pod.app_containers, *order[place + 1 : place + 2])]

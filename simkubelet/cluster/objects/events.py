@@ -257,8 +257,7 @@ class PodEvents:
         if "resourceVersion" in pod.manifest["metadata"]:
             about["resourceVersion"] = pod.manifest["metadata"]["resourceVersion"]
         if container is not None:
-            is_app = any(each.name == container for each in pod.app_containers)
-            about["fieldPath"] = f"spec.{'containers' if is_app else 'initContainers'}{{{container}}}"
+            about["fieldPath"] = f"spec.{pod.part_of(container)}{{{container}}}"
         if host is None:
             host = "" if action else pod.node_name or ""
         self.recorder.record(about, type_, reason, message, component, host=host, action=action)

@@ -106,7 +106,10 @@ def kubelet_status_json(
     writer = _ContainerStatuses(str(stored["metadata"]["uid"]), version, wall_time)
     for name, statuses in (("initContainerStatuses", status.init_containers), ("containerStatuses", status.containers)):
         if statuses:
-            new[name] = [writer.container_json(each, specs.get(each.name, {})) for each in statuses]
+            known = {each.get("name"): each for each in old.get(name) or ()}
+            made = (writer.container_json(each, specs.get(each.name, {})) for each in statuses)
+            # Of a pod with thousands of containers, each of its remembered states shares what has not changed.
+            new[name] = [one if (one := known.get(each["name"])) == each else each for each in made]
     return new
 
 

@@ -1,0 +1,68 @@
+"""Pods of thousands of containers: the work for each does not grow with their number, and others have their turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from cProfile import Profile
+from typing import Any
+
+import pytest
+
+from tests.support.node import Node
+
+
+def containers(count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": f"c{i}", "image": "none", **fields} for i in range(count)]
+
+
+async def calls_per_container(node: Node, count: int) -> float:
+    """How many calls of functions the life of a pod takes, for each of its containers."""
+    with Profile() as profile:
+        pod = node.pod(None, containers=containers(count))
+        await node.until(lambda: node.phase(pod) == "Running")
+        await node.delete(pod)
+    return sum(entry.callcount for entry in profile.getstats()) / count
+
+
+@pytest.mark.slow
+async def test_containers_take_no_more_work_each_where_there_are_more(node):
+    few, many = await calls_per_container(node, 100), await calls_per_container(node, 600)
+
+    assert many < 1.5 * few
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"initContainers": containers(40, restartPolicy="Always")}, id="sidecars"),
+        pytest.param({"initContainers": containers(40)}, id="init-containers"),
+    ],
+)
+async def test_pod_that_begins_leaves_others_their_turns(node, spec):
+    turns = Counter[int]()
+
+    async def count_turns() -> None:
+        while True:
+            turns[len(node.of("container-started"))] += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count_turns())
+    pod = node.pod(None, **spec)
+    await node.until(lambda: node.phase(pod) == "Running")
+    other.cancel()
+
+    assert len(turns) >= 40
+
+
+async def test_states_of_a_pod_share_what_has_not_changed(node):
+    pod = node.pod(None, containers=containers(3))
+    await node.until(lambda: node.phase(pod) == "Running")
+    stored = node.store.pod_named(pod)
+    before = stored.manifest["status"]["containerStatuses"]
+
+    await node.kill(pod, "c1")
+    await node.until(lambda: node.container(pod, "c1").restart_count == 1)
+
+    after = node.store.pod_named(pod).manifest["status"]["containerStatuses"]
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
