@@ -104,6 +104,11 @@ class ContainerRecords:
         """Container -> its last run."""
         return {name: runs[-1] for name, runs in self._runs(pod_uid).items()}
 
+    def run_of(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
+        """A container's last run, None when it is not on record."""
+        runs = self._runs(pod_uid).get(container, ())
+        return runs[-1] if runs else None
+
     def ended_before(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
         """The run before a container's last one, None when it is not on record."""
         runs = self._runs(pod_uid).get(container, ())
@@ -177,9 +182,9 @@ class ContainerRecords:
         """
         record = self._pods.setdefault(pod.uid, _PodRecord(pod))
         attempt = record.attempts.get(container.name, 0)
-        env = program_of(pod, container, options.envs).env
-        run = ContainerRecord(container.name, attempt, env, options, self._clock.now())
+        run = ContainerRecord(container.name, attempt, {}, options, self._clock.now())
         try:
+            run = replace(run, env=program_of(pod, container, options.envs).env)
             handle = await self._runtime.start(pod, container, options, attempt)
         except ContainerStartError as error:
             if error.failure is StartFailure.RUN:
@@ -197,7 +202,7 @@ class ContainerRecords:
     async def stop(self, pod_uid: PodUID, container: str, grace_s: float) -> None:
         """End a container and wait for its end; nothing happens to one that does not run."""
         record = self._pods.get(pod_uid)
-        run = self.containers(pod_uid).get(container)
+        run = self.run_of(pod_uid, container)
         if record is None or run is None or not run.is_running:
             return
         self._ended(record, run, await record.handles[container].stop(grace_s))

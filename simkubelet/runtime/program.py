@@ -1,30 +1,40 @@
 """What a container runs, as its manifest says it: argv, working directory, environment, termination message.
 
 The variables may come from config maps, secrets and fields of the pod (`environment`); what they refer to is replaced
-when the program is made (`program_of`).
+when the program is made (`program_of`). What no kernel starts is refused while it is made: a few variables that each
+name the one before twice would fill the memory. A kubelet expands them all, and the start fails later.
 
 Source: kubelet/container/helpers.go, ``ExpandContainerCommandAndArgs``; kubelet/kubelet_pods.go,
 ``makeEnvironmentVariables``, ``podFieldSelectorRuntimeValue``; pkg/fieldpath/fieldpath.go;
-third_party/forked/golang/expansion/expand.go (kubernetes v1.34.4).
+third_party/forked/golang/expansion/expand.go (kubernetes v1.34.4); fs/exec.c, ``bprm_stack_limits``,
+include/uapi/linux/binfmts.h (Linux 6.1).
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
 from ..model.pod import Container, Pod
+from .container_runtime import ContainerStartError, init_error
 
 __all__ = ["MissingVariableError", "Program", "container_manifest", "environment", "expand", "program_of"]
 
 # An escaped `$`, or a reference with any name, which need not be one that a shell would take.
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _TERMINATION_LOG: Final = "/dev/termination-log"
+_LONGEST_TEXT: Final = 32 * 4096 - 1
+"""Bytes of an argument or a variable, without the NUL character at its end."""
+_MOST_TEXT: Final = 8 * 2**20 // 4
+"""Bytes of all arguments and variables together, with a stack of the usual size."""
+_POINTER: Final = 8
+_TOO_LONG: Final = "argument list too long"
+_SHOWN: Final = 1024
 
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _KINDS: Final = {"configMap": ("configmaps", "configmap", "ConfigMap"), "secret": ("secrets", "secret", "Secret")}
@@ -54,15 +64,18 @@ def program_of(pod: Pod, container: Container, plugin_env: Mapping[str, str]) ->
 
     Raises:
         InputError: command or arguments are no lists of texts.
+        ContainerStartError: they or the variables are longer than the kernel takes.
     """
     manifest = container_manifest(pod, container)
-    own: dict[str, str] = {}
-    for name, value in container.env.items():
-        own[name] = expand(value, own)
-    env = {**plugin_env, **own}
-    argv = [*_texts(pod, container, manifest, "command"), *_texts(pod, container, manifest, "args")]
+    words = [*_texts(pod, container, manifest, "command"), *_texts(pod, container, manifest, "args")]
+    try:
+        argv, env = _expanded(words, container.env, plugin_env)
+    except ContainerStartError:
+        # The image's own program, where the manifest names none, is not known.
+        program = words[0] if words else container.name
+        raise init_error(f"exec {program[:_SHOWN]}: {_TOO_LONG}") from None
     return Program(
-        argv=tuple(expand(text, env) for text in argv),
+        argv=argv,
         working_dir=str(manifest.get("workingDir") or "/"),
         env=env,
         termination_message_path=str(manifest.get("terminationMessagePath") or _TERMINATION_LOG),
@@ -70,20 +83,59 @@ def program_of(pod: Pod, container: Container, plugin_env: Mapping[str, str]) ->
     )
 
 
+def _expanded(
+    words: Iterable[str], own: Mapping[str, str], plugin_env: Mapping[str, str]
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Arguments and variables without references; raises `ContainerStartError`."""
+    room = _Room()
+    expanded: dict[str, str] = {}
+    for name, value in own.items():
+        expanded[name] = expand(value, expanded)
+        room.take(f"{name}={expanded[name]}")
+    for name in plugin_env.keys() - own.keys():
+        room.take(f"{name}={plugin_env[name]}")
+    env = {**plugin_env, **expanded}
+    argv = []
+    for word in words:
+        argv.append(expand(word, env))
+        room.take(argv[-1])
+    return tuple(argv), env
+
+
+class _Room:
+    """What is left of the space for arguments and variables of a new process."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_TEXT
+
+    def take(self, text: str) -> None:
+        """Raises `ContainerStartError` where there is none for a text."""
+        size = len(text.encode(errors="surrogatepass"))
+        self._left -= size + 1 + _POINTER
+        if size > _LONGEST_TEXT or self._left < 0:
+            raise init_error(_TOO_LONG)
+
+
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace each ``$(NAME)`` by its variable, where there is one; ``$$`` is a ``$`` that begins no reference."""
+    """Replace each ``$(NAME)`` by its variable, where there is one; ``$$`` is a ``$`` that begins no reference.
 
-    def replacement(found: re.Match[str]) -> str:
-        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
-
-    return _REFERENCE.sub(replacement, text)
+    Raises:
+        ContainerStartError: the result is longer than the kernel takes an argument or a variable.
+    """
+    parts, end, length = [], 0, 0
+    for found in _REFERENCE.finditer(text):
+        new = "$" if found[0] == "$$" else variables.get(found[1], found[0])
+        parts += [text[end : found.start()], new]
+        length += found.start() - end + len(new)
+        end = found.end()
+        if length > _LONGEST_TEXT:
+            raise init_error(_TOO_LONG)
+    return "".join([*parts, text[end:]])
 
 
 def container_manifest(pod: Pod, container: Container) -> Mapping[str, Any]:
     """What a pod's manifest says of one of its containers."""
-    spec = pod.manifest.get("spec") or {}
-    manifests = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return next((manifest for manifest in manifests if manifest.get("name") == container.name), {})
+    return pod.spec_of(container.name)
 
 
 def _texts(pod: Pod, container: Container, manifest: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
+from simkubelet.runtime.container_runtime import ContainerStartError
 from simkubelet.runtime.program import MissingVariableError, Program, environment, expand, program_of
 
 
@@ -60,6 +62,51 @@ def test_init_container_is_found_by_its_name():
 def test_command_that_is_not_a_list_of_texts_is_reported(command):
     with pytest.raises(InputError, match="pod 'p': container 'c': command: must be a list of texts"):
         program(command=command)
+
+
+def doubled(count: int) -> list[dict[str, str]]:
+    return [{"name": "E0", "value": "x"}, *({"name": f"E{i}", "value": f"$(E{i - 1})" * 2} for i in range(1, count))]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"env": doubled(40)}, id="each-names-the-one-before-twice"),
+        pytest.param({"env": [{"name": "V", "value": "x" * 131_072}]}, id="one-long-variable"),
+        pytest.param({"env": [{"name": f"V{i}", "value": "x" * 100_000} for i in range(21)]}, id="many-variables"),
+        pytest.param({"env": doubled(16), "args": ["$(E15)" * 5]}, id="one-long-argument"),
+        pytest.param({"env": doubled(16), "args": ["$(E15)"] * 80}, id="many-arguments"),
+        pytest.param({"args": ["x" * 131_072]}, id="a-literal-argument"),
+    ],
+)
+def test_more_text_than_the_kernel_takes_is_refused_without_being_made(container):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ContainerStartError, match=r"exec run: argument list too long: unknown$"):
+            program(command=["run"], **container)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 10_000_000
+
+
+def test_as_much_text_as_the_kernel_takes_is_given():
+    made = program({"P": "x" * 131_069}, env=doubled(17), args=["$(P)", "x" * 131_071])
+
+    assert len(made.env["E16"]) == 2**16
+    assert [len(argument) for argument in made.argv] == [131_069, 131_071]
+
+
+async def test_container_with_more_variables_than_the_kernel_takes_does_not_start(node):
+    container = {"name": "c", "image": "none", "command": ["run"], "env": doubled(40)}
+
+    pod = node.pod(None, containers=[container])
+
+    await node.until(lambda: "Failed" in dict(node.pod_events(pod)))
+    text = dict(node.pod_events(pod))["Failed"]
+    assert text.endswith("error during container init: exec run: argument list too long: unknown")
+    assert node.container(pod).last_state.reason == "StartError"
 
 
 @pytest.fixture
