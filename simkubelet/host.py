@@ -1,4 +1,4 @@
-"""What a program that runs nodes needs of this machine: views of nodes, open files, output, the C library.
+"""What a program that runs nodes needs of this machine: views of nodes, open files, output, logs, the C library.
 
 A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
 """
@@ -12,6 +12,7 @@ if typing.TYPE_CHECKING:
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.output import give_up, has_no_reader
+    from ._internal.piped_log import PipedLog, rotated_files
     from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
 else:
     from ._internal import lazy
@@ -23,6 +24,7 @@ else:
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.output": ("give_up", "has_no_reader"),
+            ".._internal.piped_log": ("PipedLog", "rotated_files"),
             ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
         },
     )
@@ -31,6 +33,7 @@ __all__ = [
     "CHECKOUT",
     "LazyModule",
     "NodeView",
+    "PipedLog",
     "check_sandbox",
     "find_library",
     "give_up",
@@ -39,6 +42,7 @@ __all__ = [
     "module_name",
     "python_path",
     "raise_limit",
+    "rotated_files",
     "sandboxed",
     "tied_to_parent",
     "with_first_limit",

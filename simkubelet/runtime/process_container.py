@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from .._internal.change import first_done
+from .._internal.piped_log import PipedLog
 from ..model.clock import Clock
 from ..model.pod import Container, Pod
 from .container_runtime import ExitStatus
@@ -36,6 +37,7 @@ class ContainerFiles:
     def create(cls, folder: Path, pod: Pod, container: Container, attempt: int) -> ContainerFiles:
         log = container_log(folder, f"{pod.namespace}_{pod.name}_{pod.uid}", container.name, attempt)
         log.parent.mkdir(parents=True, exist_ok=True)
+        _remove_before(log.parent, attempt - 1)
         files = cls(log, log.with_suffix(".termination-log"))
         files.log.write_bytes(b"")
         files.message.write_bytes(b"")
@@ -47,6 +49,17 @@ def container_log(folder: Path, pod: str, container: str, attempt: int) -> Path:
     return folder / pod / container / f"{attempt}.log"
 
 
+def _remove_before(folder: Path, attempt: int) -> None:
+    """Remove what runs of a container have left before the one that ended last.
+
+    Source: kuberuntime/kuberuntime_gc.go, ``evictContainers`` (kubernetes v1.34.4).
+    """
+    for file in folder.iterdir():
+        number = file.name.partition(".")[0]
+        if number.isdecimal() and int(number) < attempt:
+            file.unlink()
+
+
 class ProcessContainer:
     """A container that runs or has run; `log` is its output, `limits` what it asked for and did not get."""
 
@@ -56,6 +69,7 @@ class ProcessContainer:
         init_pid: int,
         program: Program,
         files: ContainerFiles,
+        output: PipedLog,
         limits: Sequence[str],
         clock: Clock,
     ) -> None:
@@ -65,6 +79,7 @@ class ProcessContainer:
         self._init_pid = init_pid
         self._program = program
         self._files = files
+        self._output = output
         self._clock = clock
         self._is_cut = False
 
@@ -75,6 +90,7 @@ class ProcessContainer:
     async def wait(self) -> ExitStatus:
         """Wait until the container has ended and no process of it is left."""
         status = await self._process.wait()
+        await self._output.close()
         if self._is_cut:
             return ExitStatus.power_cut()
         return ExitStatus.of(status if status >= 0 else 128 - status, self._message(status))
@@ -98,7 +114,7 @@ class ProcessContainer:
         if self.is_running:
             self._is_cut = True
             self._signal(signal.SIGKILL)
-            await self._process.wait()
+            await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
         """Signal process 1 of the container; with SIGKILL the kernel ends the others too."""

@@ -1,8 +1,9 @@
 """Containers that really run, each in a sandbox of its own (`bubblewrap`).
 
-The image of every container is the host, read-only. Output goes to a file per container and attempt, as it was
-written, without the runtime's time stamps. A container dies with the simulator, however that ends. One gap is
-bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
+The image of every container is the host, read-only. Output goes through a pipe to a file per container and attempt, as
+it was written, without the runtime's time stamps; `PipedLog` rotates it as a kubelet does. A container dies with the
+simulator, however that ends. One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process
+that waits and does nothing.
 
 Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `container_setup`), groups,
 RDT. Volumes of a pod are not mounted, its security contexts are not read.
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from .._internal.open_files import with_first_limit
+from .._internal.piped_log import PipedLog
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
@@ -89,28 +91,36 @@ class ProcessRuntime:
     async def _launch(
         self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
     ) -> ProcessContainer:
-        process, init_pid, said = await self._spawn(pod, program, setup, files)
+        output = PipedLog.open(files.log)
+        try:
+            process, init_pid, said = await self._spawn(pod, program, setup, files, output.pipe)
+            output.pipe.close()
+            if said != _READY:
+                await process.wait()
+        except BaseException:
+            await output.close()
+            raise
         if said == _READY:
-            container = ProcessContainer(process, init_pid, program, files, setup.limits, self._clock)
+            container = ProcessContainer(process, init_pid, program, files, output, setup.limits, self._clock)
             self._containers = [*(other for other in self._containers if other.is_running), container]
             return container
-        await process.wait()
+        await output.close()
         if said.startswith(_READY):
             raise init_error(said.removeprefix(_READY).decode(errors="replace"))
         await asyncio.to_thread(check_bubblewrap)
         raise init_error(tail(files.log).strip().removeprefix("bwrap: "))
 
     async def _spawn(
-        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
+        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles, output: BinaryIO
     ) -> tuple[asyncio.subprocess.Process, int, bytes]:
         """Start the sandbox: its process, the id of its process 1, and what the container's first program said."""
         async with _Pipe() as info, _Pipe() as status:
-            with files.log.open("ab") as log, _options_file(self._arguments(pod, program, setup, files)) as options:
+            with _options_file(self._arguments(pod, program, setup, files)) as options:
                 inside = [f"{name}={value}" for name, value in setup.env.items()]
                 argv = [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end), "--"]
                 argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end), program.working_dir]
                 argv += [str(len(inside)), *inside, *program.argv]
-                process = await _run(argv, log, (options.fileno(), info.write_end, status.write_end))
+                process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end))
             answer = await info.read()
             said = await status.read()
         return process, json.loads(answer)["child-pid"] if answer else 0, said
@@ -163,13 +173,13 @@ def _options_file(arguments: Sequence[str]) -> BinaryIO:
     return file
 
 
-async def _run(argv: Sequence[str], log: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
+async def _run(argv: Sequence[str], output: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *with_first_limit(argv),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             env={},
             pass_fds=descriptors,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ PODS = "/api/v1/namespaces/default/pods"
 class NoLogs:
     """No container has written anything."""
 
-    async def read(self, *_: Any) -> AsyncIterator[bytes]:
+    async def read(self, *_: Any) -> AsyncGenerator[bytes, None]:
         return
         yield
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -33,7 +33,7 @@ _MIN_WATCH_S: Final = 1800
 class PodLogs(Protocol):
     """Where a cluster's container output is kept."""
 
-    def read(self, pod: JSON, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+    def read(self, pod: JSON, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The output of one container of a pod that a node has, in pieces of any size; the first comes at once.
 
         Raises:

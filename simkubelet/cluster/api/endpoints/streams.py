@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from aiohttp import web
 
@@ -34,24 +34,25 @@ class Lasting:
                     self._deadlines.discard(deadline)
 
     async def log(
-        self, request: web.Request, pieces: AsyncIterator[bytes], headers: Mapping[str, str]
+        self, request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
     ) -> web.StreamResponse:
         """Answer with the output of a container, see `PodLogs`.
 
         Raises:
             StatusError: the kubelet refuses; nothing is sent yet.
         """
-        # A refusal comes before the first piece, while the status is still open.
-        first = await anext(pieces, b"")
-        response = web.StreamResponse(headers={"Content-Type": "text/plain", **headers})
-        await response.prepare(request)
-        try:
-            async with self.limited(None):
-                await response.write(first)
-                async for piece in pieces:
-                    await response.write(piece)
-        except ConnectionError:
-            # The client has gone.
-            return response
+        async with aclosing(pieces):
+            # A refusal comes before the first piece, while the status is still open.
+            first = await anext(pieces, b"")
+            response = web.StreamResponse(headers={"Content-Type": "text/plain", **headers})
+            await response.prepare(request)
+            try:
+                async with self.limited(None):
+                    await response.write(first)
+                    async for piece in pieces:
+                        await response.write(piece)
+            except ConnectionError:
+                # The client has gone.
+                return response
         await response.write_eof()
         return response

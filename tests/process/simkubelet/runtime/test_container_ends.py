@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from simkubelet._internal import piped_log
 from simkubelet.devices.pod_devices import Mount
+from simkubelet.host import rotated_files
 from simkubelet.model.clock import ManualClock
 from simkubelet.runtime.container_runtime import ExitReason, ExitStatus
 from tests.support.patience import LIMIT_S
@@ -149,6 +151,18 @@ async def test_end_of_the_log_replaces_the_message_of_a_failure(node, code, mess
     container = await node.start("sh", "-c", script, terminationMessagePolicy="FallbackToLogsOnError")
 
     assert (await container.wait()).message == message
+
+
+async def test_log_of_a_container_that_floods_is_bounded(node, monkeypatch):
+    monkeypatch.setattr(piped_log, "_MOST_BYTES", 1 << 20)
+
+    container = await node.start("sh", "-c", "yes | head -c 30000000; echo over")
+    status = await container.wait()
+
+    assert status == ExitStatus(0, ExitReason.COMPLETED)
+    assert container.log.read_bytes().endswith(b"y\nover\n")
+    assert 1 <= len(rotated_files(container.log)) <= 4
+    assert sum(file.stat().st_size for file in container.log.parent.iterdir()) < 5 << 20
 
 
 def fifo(node: SomeNode) -> tuple[Mount, ...]:

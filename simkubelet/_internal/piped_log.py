@@ -1,0 +1,208 @@
+"""The log of a process, which it writes through a pipe, and its rotation.
+
+The log is a file to which what comes is appended as it is. Every ten seconds a file of 10 MiB is rotated, as by a
+kubelet: it is renamed after the local time, the ones before it are compressed, and the oldest of more than five files
+are removed. So the current file may become longer; one of 64 MiB is rotated at once, which is the bound that a kubelet
+does not have. A writer waits only while a file is rotated that has become so long.
+
+What a process has written before its end is in the log after `PipedLog.close`, and is lost where the simulator is
+killed while it is in the pipe.
+
+Source: pkg/kubelet/logs/container_log_manager.go, ``rotateLog``; pkg/kubelet/apis/config/v1beta1/defaults.go,
+``ContainerLogMaxSize`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import gzip
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Final, Self
+
+__all__ = ["PipedLog", "rotated_files"]
+
+_LOG: Final = logging.getLogger(__name__)
+_MAX_BYTES: Final = 10 << 20
+_MAX_FILES: Final = 5
+_LOOK_S: Final = 10.0
+_MOST_BYTES: Final = 64 << 20
+_PIECE_BYTES: Final = 1 << 16
+_MOST_PIECES: Final = 16
+"""So many hold what the longest pipe of an unprivileged user does."""
+_COMPRESSED: Final = ".gz"
+_TEMPORARY: Final = ".tmp"
+
+
+class PipedLog:
+    """A log and the pipe that leads to it, from `open` to `close`.
+
+    Attributes:
+        path: of the current file.
+        begin: where that which came through this pipe begins in the current file.
+        pipe: what processes write to; the owner closes it when they have it.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        self._file = file
+        self.begin = self._size = file.tell()
+        read_end, write_end = os.pipe()
+        self.pipe: BinaryIO = os.fdopen(write_end, "wb", buffering=0)
+        self._read_end: int | None = read_end
+        os.set_blocking(read_end, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(read_end, self._take)
+        self._opened_at = self._loop.time()
+        self._look: asyncio.TimerHandle | None = None
+        self._rotation: asyncio.Task[None] | None = None
+        self._is_full = False
+
+    @classmethod
+    def open(cls, path: Path) -> PipedLog:
+        """Append to a file, which is made where there is none.
+
+        Raises:
+            OSError: it cannot be written, or there are too many open files.
+        """
+        file = path.open("ab", buffering=0)
+        try:
+            return cls(path, file)
+        except OSError:
+            file.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Write what is in the pipe and end it, whoever has its other end; may be called twice."""
+        self._end()
+        if self._rotation is not None:
+            await asyncio.wait([self._rotation])
+
+    def _end(self) -> None:
+        self.pipe.close()
+        if self._read_end is None:
+            return
+        self._loop.remove_reader(self._read_end)
+        with suppress(BlockingIOError):
+            for _ in range(_MOST_PIECES):
+                if not (piece := os.read(self._read_end, _PIECE_BYTES)):
+                    break
+                self._write(piece)
+        os.close(self._read_end)
+        self._read_end = None
+        if self._look is not None:
+            self._look.cancel()
+        self._file.close()
+
+    def _take(self) -> None:
+        assert self._read_end is not None  # noqa: S101  # a reader of the event loop
+        with suppress(BlockingIOError):
+            piece = os.read(self._read_end, _PIECE_BYTES)
+            if not piece:
+                self._end()
+                return
+            self._write(piece)
+            if self._size >= _MOST_BYTES:
+                # Until the file is rotated whoever writes waits.
+                self._loop.remove_reader(self._read_end)
+                self._rotate()
+            elif self._size >= _MAX_BYTES and self._look is None:
+                wait_s = _LOOK_S - (self._loop.time() - self._opened_at) % _LOOK_S
+                self._look = self._loop.call_later(wait_s, self._rotate)
+
+    def _write(self, data: bytes) -> None:
+        """Append to the file; what a full disk does not take is lost."""
+        left = memoryview(data)
+        try:
+            while left:
+                count = self._file.write(left) or 0
+                self._size += count
+                left = left[count:]
+            self._is_full = False
+        except OSError as error:
+            if not self._is_full:
+                _LOG.warning("%s: what is written is lost: %s", self.path, error.strerror)
+            self._is_full = True
+
+    def _rotate(self) -> None:
+        if self._rotation is None or self._rotation.done():
+            self._rotation = self._loop.create_task(self._rotated())
+
+    async def _rotated(self) -> None:
+        try:
+            await asyncio.to_thread(_make_room, self.path)
+            if self._read_end is not None:
+                _set_aside(self.path)
+                before, self._file = self._file, self.path.open("ab", buffering=0)
+                before.close()
+        except OSError as error:
+            _LOG.warning("%s: cannot be rotated: %s", self.path, error.strerror)
+        if self._read_end is None:
+            return
+        self.begin = self._size = 0
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._loop.add_reader(self._read_end, self._take)
+
+
+def rotated_files(log: Path) -> list[Path]:
+    """The files that were rotated from a log, the oldest first."""
+    return sorted(log.parent.glob(f"{glob.escape(log.name)}.[0-9]*-[0-9]*"))
+
+
+def _set_aside(log: Path) -> None:
+    """Rename a log, so that its next lines begin another file.
+
+    Raises:
+        OSError: it is not there, or its folder cannot be changed.
+    """
+    log.rename(f"{log}.{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def _make_room(log: Path) -> None:
+    """Compress what was rotated from a log, and remove the oldest, before its current file is rotated.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be changed.
+    """
+    files = list(_in_use(rotated_files(log)))
+    count = len(files) - (_MAX_FILES - 2)
+    for file in files[: max(count, 0)]:
+        file.unlink()
+    for file in files[max(count, 0) :]:
+        if file.suffix != _COMPRESSED:
+            _compress(file)
+
+
+def _in_use(files: list[Path]) -> Iterator[Path]:
+    """The files without those that a rotation has left unfinished, which are removed."""
+    names = {file.name for file in files}
+    for file in files:
+        if file.suffix == _TEMPORARY or f"{file.name}{_COMPRESSED}" in names:
+            file.unlink()
+        else:
+            yield file
+
+
+def _compress(file: Path) -> None:
+    temporary = file.with_name(file.name + _TEMPORARY)
+    try:
+        with file.open("rb") as source, gzip.open(temporary, "wb", compresslevel=6) as target:
+            shutil.copyfileobj(source, target, _PIECE_BYTES)
+        temporary.rename(file.with_name(file.name + _COMPRESSED))
+    finally:
+        temporary.unlink(missing_ok=True)
+    file.unlink()
