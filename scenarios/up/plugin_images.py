@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, get_args
 
 from simkubelet.devices import DeviceRunOptions
+from simkubelet.host import PipedLog
 from simkubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
@@ -97,17 +98,25 @@ class PluginImages:
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
         command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
 
-        def ended(status: int) -> None:
-            said = exit_message(files.log, 0)
-            self._trace.append(PluginExited(pod.key, self._node.name, status, said))
-
         command = replace(command, env={**command.env, **env}, log=files.log, takes_commands=False)
         try:
-            with command.log.open("ab") as log:
-                process = await self._spawn(command, log)
-        except (InputError, HostError, OSError) as error:
+            log = PipedLog.open(command.log)
+        except OSError as error:
             raise ContainerStartError(StartFailure.RUN, str(error)) from None
-        handle = _PluginContainer(process, self._clock, ended)
+        try:
+            process = await self._spawn(command, log.pipe)
+        except BaseException as error:
+            await log.close()
+            if isinstance(error, InputError | HostError | OSError):
+                raise ContainerStartError(StartFailure.RUN, str(error)) from None
+            raise
+        log.pipe.close()
+
+        def ended(status: int) -> None:
+            said = exit_message(log.path, log.begin, is_rotated=log.is_rotated)
+            self._trace.append(PluginExited(pod.key, self._node.name, status, said))
+
+        handle = _PluginContainer(process, log, self._clock, ended)
         self._trace.append(PluginStarted(pod.key, self._node.name, attempt + 1))
         self._running = [*(other for other in self._running if other.is_running), handle]
         return handle
@@ -152,8 +161,9 @@ def _not_the_plugin(spec: PluginSpec, manifest: Mapping[str, Any]) -> str:
 class _PluginContainer:
     """A container that is a plugin's process; `ended` is called once with the process's status."""
 
-    def __init__(self, process: Child, clock: Clock, ended: Callable[[int], None]) -> None:
+    def __init__(self, process: Child, log: PipedLog, clock: Clock, ended: Callable[[int], None]) -> None:
         self._process = process
+        self._log = log
         self._end = asyncio.ensure_future(process.wait())
         self._clock = clock
         self._is_cut = False
@@ -167,6 +177,7 @@ class _PluginContainer:
         """See `ContainerHandle`."""
         status = await asyncio.shield(self._end)
         await self._process.kill_all()
+        await self._log.close()
         if (ended := self._ended) is not None:
             self._ended = None
             ended(status)

@@ -46,11 +46,13 @@ class PipedLog:
     Attributes:
         path: of the current file.
         begin: where that which came through this pipe begins in the current file.
+        is_rotated: whether some of it was rotated into another file.
         pipe: what processes write to; the owner closes it when they have it.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
+        self.is_rotated = False
         self._file = file
         self.begin = self._size = file.tell()
         read_end, write_end = os.pipe()
@@ -147,6 +149,7 @@ class PipedLog:
                 _set_aside(self.path)
                 before, self._file = self._file, self.path.open("ab", buffering=0)
                 before.close()
+                self.is_rotated = True
         except OSError as error:
             _LOG.warning("%s: cannot be rotated: %s", self.path, error.strerror)
         if self._read_end is None:

@@ -1,4 +1,7 @@
-"""Logs of a world: those of kubelets, each in its node's file in node time, and why a plugin's log says it ended."""
+"""Logs of a world: those of kubelets, each in its node's file in node time, and why a plugin's log says it ended.
+
+A kubelet's log that has become long is continued in another file, and the one before it is kept.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Final
+from typing import Final, TextIO
 
+from simkubelet.host import rotated_files
 from simkubelet.model.errors import InputError
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
 """The world and the node for which something runs; a task inherits it from the task that started its kubelet."""
+_MAX_LOG_BYTES: Final = 10 << 20
 _TAIL_BYTES: Final = 1 << 16
 _GROWTH: Final = 8
 _LONGEST: Final = 1000
@@ -49,7 +54,7 @@ class KubeletLogs(logging.Handler):
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
-        self._files: dict[str, IO[str]] = {}
+        self._files: dict[str, TextIO] = {}
         self._logger = logging.getLogger("simkubelet")
 
     def start(self) -> None:
@@ -84,14 +89,25 @@ class KubeletLogs(logging.Handler):
             return
         text = " ".join(record.getMessage().splitlines())
         line = f"{self._now():>9.3f} s  {record.levelname.lower():<7}  {text}\n"
-        for name, file in self._files.items():
+        for name, file in tuple(self._files.items()):
             if node in (None, name):
-                file.write(line)
+                # What a full disk does not take is lost.
+                with suppress(OSError):
+                    file.write(line)
+                    if file.tell() >= _MAX_LOG_BYTES:
+                        self._rotate(name)
+
+    def _rotate(self, node: str) -> None:
+        path = Path(self._files[node].name)
+        path.replace(f"{path}.1")
+        before, self._files[node] = self._files[node], path.open("x", encoding="utf-8", buffering=1)
+        before.close()
 
     def finish(self) -> None:
         """Write no more: what is logged while the world ends is not the story's."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):
+                file.close()
         self._files.clear()
 
     def close(self) -> None:
@@ -109,7 +125,7 @@ def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
     return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
 
 
-def exit_message(log: Path, begin: int = 0) -> str:
+def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
     """The line of a log that says why its program ended: the cause of a crash, else the last line.
 
     A crash of a Go program may write megabytes after its cause, a stack for each goroutine: so much is read.
@@ -117,10 +133,18 @@ def exit_message(log: Path, begin: int = 0) -> str:
     Args:
         log: The log; it need not be there.
         begin: The byte at which the program's own part begins.
+        is_rotated: Whether a part of it was rotated, which is read where there is nothing in the log.
 
     Returns:
         One line, truncated where it is long; empty where there is none.
     """
+    words = _exit_line(log, begin)
+    if not words and is_rotated and (rotated := rotated_files(log)):
+        words = _exit_line(rotated[-1], 0)
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
+
+def _exit_line(log: Path, begin: int) -> str:
     try:
         with log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -135,8 +159,7 @@ def exit_message(log: Path, begin: int = 0) -> str:
                 length *= _GROWTH
     except FileNotFoundError:
         return ""
-    words = cause or text.strip().rpartition("\n")[2].strip()
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+    return cause or text.strip().rpartition("\n")[2].strip()
 
 
 def _cause_in(text: str) -> str:

@@ -83,8 +83,8 @@ class SimNode:
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """The files that have what the node's plugins, kubelet and containers wrote, without those that are empty."""
-        files = (path for path in (self.directory / "logs").rglob("*") if path.is_file())
+        """What the node's plugins, kubelet and containers wrote, without files that are empty or compressed."""
+        files = (path for path in (self.directory / "logs").rglob("*") if path.is_file() and path.suffix != ".gz")
         return tuple(sorted(path for path in files if path.stat().st_size))
 
     def create(self) -> None:

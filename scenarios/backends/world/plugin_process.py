@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from simkubelet.host import PipedLog
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import InputError, PluginError
 
@@ -61,7 +62,7 @@ class PluginProcess:
         self._clock = clock
         self._trace = trace
         self._call_log = CallLog(command.name, command.node, trace)
-        self._log_begin = 0
+        self._log: PipedLog | None = None
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._spawn = spawn
         self._exit_status: int | None = None
@@ -278,9 +279,9 @@ class PluginProcess:
         self.is_found = False
         self._registrations_before = self._known_registrations
         self._call_log.begin_process()
-        with self.command.log.open("ab") as log:
-            self._log_begin = log.tell()
-            self._process = process = await self._spawn(self.command, log)
+        self._log = log = PipedLog.open(self.command.log)
+        self._process = process = await self._spawn(self.command, log.pipe)
+        log.pipe.close()
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self.starts))
         if self.command.takes_commands:
@@ -293,6 +294,7 @@ class PluginProcess:
                 await self._control.listen()
             status = await process.wait()
             await process.kill_all()
+            await log.close()
             self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
@@ -314,7 +316,12 @@ class PluginProcess:
         process, self._process = self._process, None
         if process is None:
             self._exit_s = 0.0
-            return
+        else:
+            await self._end_process(process, grace_s)
+        if self._log is not None:
+            await self._log.close()
+
+    async def _end_process(self, process: Child, grace_s: float) -> None:
         began_s = time.monotonic()
         if grace_s:
             await process.terminate_all()
@@ -330,7 +337,8 @@ class PluginProcess:
 
     def _exit_message(self) -> str:
         """Return why the latest process ended, by its log."""
-        return exit_message(self.command.log, self._log_begin)
+        log = self._log
+        return "" if log is None else exit_message(log.path, log.begin, is_rotated=log.is_rotated)
 
     def _never_registered(self, status: int) -> str:
         said = self._exit_message()

@@ -20,6 +20,8 @@ from scenarios.story.document import load
 from scenarios.trace.events import PluginSignalled
 from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
+from simkubelet._internal import piped_log
+from simkubelet.host import rotated_files
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 from tests.support.patience import LIMIT_S
@@ -295,3 +297,33 @@ async def test_plugin_that_does_not_run_cannot_be_paused(tmp_path: Path) -> None
 
     with pytest.raises(InputError, match="plugin 'mine' does not run; start it first"):
         await plugin.pause()
+
+
+async def test_log_of_a_plugin_that_floods_is_bounded(
+    supervise: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piped_log, "_MOST_BYTES", 1 << 20)
+    mine = supervise("yes | head -c 30000000; echo no devices")
+
+    mine.start()
+    [exited] = await mine.until("plugin-exited", 1)
+
+    assert exited.event.said == "no devices"
+    assert 1 <= len(rotated_files(tmp_path / "log")) <= 4
+    assert sum(file.stat().st_size for file in files_in(tmp_path)) < 5 << 20
+
+
+async def test_output_that_was_rotated_at_the_end_of_a_plugin_is_its_message(
+    supervise: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piped_log, "_MOST_BYTES", 10)
+    mine = supervise("echo no devices at all; sleep 0.3")
+
+    mine.start()
+    [exited] = await mine.until("plugin-exited", 1)
+
+    assert exited.event.said == "no devices at all"
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.backends.world import logs as world_logs
 from scenarios.backends.world.logs import KubeletLogs
 from simkubelet.model.errors import InputError
 
@@ -81,3 +82,33 @@ def test_log_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):
         logs.add_node("a", tmp_path / "no" / "folder")
+
+
+def test_long_log_is_continued_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_logs, "_MAX_LOG_BYTES", 1000)
+    logs = KubeletLogs(lambda: 0.0)
+    logs.start()
+    logs.add_node("a", tmp_path / "a")
+
+    for number in range(1000):
+        LOG.warning("line %d", number)
+    logs.close()
+
+    files = [tmp_path / "a.1", tmp_path / "a"]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert max(file.stat().st_size for file in files) < 1100
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert lines == [f"    0.000 s  warning  line {number}" for number in range(1000 - len(lines), 1000)]
+
+
+def test_full_disk_loses_lines_and_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = KubeletLogs(lambda: 0.0)
+    logs.start()
+    (tmp_path / "a").symlink_to("/dev/full")
+    # It makes a new file otherwise.
+    monkeypatch.setattr(Path, "open", lambda path, mode, real=Path.open, **how: real(path, "w", **how))
+    logs.add_node("a", tmp_path / "a")
+
+    for _ in range(3):
+        LOG.warning("a line")
+    logs.close()

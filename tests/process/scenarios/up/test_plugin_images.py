@@ -179,6 +179,8 @@ async def test_container_of_a_bundled_plugin_is_forked(node: SimNode) -> None:
         node, BUNDLED_IMAGES, BookKeepingRuntime(), RealClock(), lambda *_: None, Trace(), forks.spawn
     )
     pod = a_pod("simkubelet/gopher:v1", NAME="plugin")
+    # Without it the plugin ends by itself.
+    (node.root / "etc" / "gophers").mkdir(parents=True)
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
     # It logs when it has handlers of signals.
     await until(lambda: log_of(node, pod) != "")
