@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from simkubelet.host import one_line
+
 from .play.cli import stories_and_files
 
 
@@ -30,7 +32,7 @@ def list_stories(tags: tuple[str, ...]) -> None:
         found = {name: found[name] for name, path in builtin().items() if path in chosen}
     width = max(map(len, found), default=0)
     for name, summary in found.items():
-        click.echo(f"{name:<{width}}  {summary.text}  [{', '.join(summary.tags)}]")
+        click.echo(one_line(f"{name:<{width}}  {summary.text}  [{', '.join(summary.tags)}]"))
 
 
 @click.command()
@@ -68,26 +70,26 @@ def bugs(kubernetes: str | None, text: str) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for known, row in zip(found, rows, strict=True):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join((*cells, known.title)))
+        click.echo(one_line("  ".join((*cells, known.title))))
 
 
 @click.command()
 @click.argument("story", shell_complete=stories_and_files)
 def show(story: str) -> None:
     """Print a story's YAML, to read it or to start your own from it."""
-    from rich.console import Console
-
+    from .play.console import console
     from .story.stories import find
 
+    out = console()
     for path in find([story]):
         text = _read(path)
-        out = Console(highlight=False)
         if out.is_terminal:
             from rich.syntax import Syntax
 
             out.print(Syntax(text, "yaml", background_color="default", word_wrap=True))
         else:
-            click.echo(text, nl=False)
+            # The file as it is, for one of the user's own.
+            out.file.write(text)
 
 
 def _read(path: Path) -> str:
@@ -118,9 +120,9 @@ def check(context: click.Context, /, files: tuple[str, ...]) -> None:
         except DocumentError as error:
             status = error.exit_status
             for line in error.lines:
-                click.echo(line, err=True)
+                click.echo(one_line(line), err=True)
         else:
-            click.echo(f"ok: {path}")
+            click.echo(one_line(f"ok: {path}"))
     context.exit(status)
 
 

@@ -5,7 +5,6 @@ Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error a
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ._internal.open_files import too_many
-from ._internal.output import give_up, has_no_reader
+from ._internal.output import Output, one_line, standard_streams
 from .model.errors import HostError, InputError, SimkubeletError
 
 if TYPE_CHECKING:
@@ -146,8 +145,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: The command line without the program's name; that of this process where it is left out.
     """
+    with standard_streams() as output:
+        status = _run(arguments, output)
+    sys.exit(status)
+
+
+def _run(arguments: Sequence[str] | None, output: Output) -> int:
+    reported: SimkubeletError | None = None
     try:
-        status = commands.main(arguments, prog_name="simkubelet", standalone_mode=False)
+        status = int(commands.main(arguments, prog_name="simkubelet", standalone_mode=False) or 0)
+        output.flush()
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         help_wanted.show()
         status = InputError.exit_status
@@ -156,24 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         status = _complain(f"error: {error.format_message()}", status=InputError.exit_status)
     except (SimkubeletError, OSError) as error:
+        reported = error if isinstance(error, SimkubeletError) else None
         status = _failed(error)
     except (KeyboardInterrupt, click.Abort):
         status = _complain("interrupted; everything was ended", status=INTERRUPTED)
-    _give_up_streams_that_nobody_reads()
-    sys.exit(status)
-
-
-def _give_up_streams_that_nobody_reads() -> None:
-    """Leave the exit status alone where a terminal was closed or a pipe has no reader.
-
-    The interpreter flushes both streams when it ends, and exits with 120 where that fails.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            if has_no_reader(error):
-                give_up(stream)
+    if output.error is not None and output.error is not reported:
+        # What a story or a plugin made of it, such as an unknown verdict, counts as well.
+        status = status or output.error.exit_status
+        _failed(output.error)
+    return status
 
 
 def _failed(error: SimkubeletError | OSError) -> int:
@@ -182,11 +180,7 @@ def _failed(error: SimkubeletError | OSError) -> int:
     if isinstance(error, SimkubeletError):
         # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
         return _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
-    if error.filename is None:
-        give_up(sys.stdout)
-    if isinstance(error, BrokenPipeError):
-        return 1
-    return _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=HostError.exit_status)
+    return _complain(f"error: {error.filename or 'a system call'}: {error.strerror}", status=HostError.exit_status)
 
 
 def _with_help(error: click.UsageError) -> str:
@@ -195,8 +189,6 @@ def _with_help(error: click.UsageError) -> str:
 
 
 def _complain(*lines: str, status: int) -> int:
-    # The status counts though nobody reads the lines any more, as where a terminal was closed.
-    with contextlib.suppress(OSError):
-        for line in lines:
-            click.echo(line, err=True)
+    for line in lines:
+        click.echo(one_line(line), err=True)
     return status

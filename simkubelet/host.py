@@ -11,7 +11,16 @@ if typing.TYPE_CHECKING:
     from ._internal.bundle import CHECKOUT, LazyModule, module_name, python_path
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
-    from ._internal.output import give_up, has_no_reader
+    from ._internal.output import (
+        UnreadError,
+        escape,
+        is_unread,
+        one_line,
+        output_pipe,
+        styled_output,
+        unprintable,
+        visible,
+    )
     from ._internal.piped_log import PipedLog, rotated_files
     from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
 else:
@@ -23,8 +32,17 @@ else:
             ".._internal.bundle": ("CHECKOUT", "LazyModule", "module_name", "python_path"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
-            ".._internal.output": ("give_up", "has_no_reader"),
             ".._internal.piped_log": ("PipedLog", "rotated_files"),
+            ".._internal.output": (
+                "UnreadError",
+                "escape",
+                "is_unread",
+                "one_line",
+                "output_pipe",
+                "styled_output",
+                "unprintable",
+                "visible",
+            ),
             ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
         },
     )
@@ -34,16 +52,22 @@ __all__ = [
     "LazyModule",
     "NodeView",
     "PipedLog",
+    "UnreadError",
     "check_sandbox",
+    "escape",
     "find_library",
-    "give_up",
-    "has_no_reader",
     "is_stand_in",
+    "is_unread",
     "module_name",
+    "one_line",
+    "output_pipe",
     "python_path",
     "raise_limit",
     "rotated_files",
     "sandboxed",
+    "styled_output",
     "tied_to_parent",
+    "unprintable",
+    "visible",
     "with_first_limit",
 ]

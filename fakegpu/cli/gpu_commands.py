@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import click
 from ..errors import InputError
 from ..machine.machine import Machine
 from ..machine.settings import SETTINGS
+from ..output import one_line, print_styled
 from . import directory_option, gpu_argument
 
 if TYPE_CHECKING:
@@ -34,21 +36,35 @@ def list_gpus(as_json: bool, directory: Path | None) -> None:
     if as_json:
         click.echo(json.dumps([asdict(gpu) | {"health": gpu.health} for gpu in gpus], indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for title in ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State"):
-        table.add_column(
-            title, no_wrap=True, justify="right" if title in {"GPU", "NUMA", "Memory MiB", "°C"} else "left"
-        )
+    titles = ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State")
+    rows = []
     for gpu in gpus:
         memory = f"{gpu.memory_used_bytes >> 20} / {gpu.memory_bytes >> 20}"
-        state = gpu.health if gpu.health == "ok" else f"[bold red]{gpu.health}[/]"
         figures = (str(gpu.numa_node), memory, str(gpu.temperature_c))
-        table.add_row(str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, state)
+        rows.append((str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, gpu.health))
+    _print_table(titles, {"Name", "UUID", "PCI", "State"}, rows)
+
+
+def _print_table(titles: Sequence[str], texts: Collection[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table in which columns of texts are aligned to the left, those of figures to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for title in titles:
+        table.add_column(title, no_wrap=True, justify="left" if title in texts else "right")
+    for row in rows:
+        is_well = dict(zip(titles, row, strict=True)).get("State", "ok") == "ok"
+        cells = [Text(one_line(cell)) for cell in row]
+        if not is_well:
+            cells[-1].stylize("bold red")
+        table.add_row(*cells)
     # Piped into another program the table keeps its columns, however narrow a terminal would be.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with console.capture() as printed:
+        console.print(table)
+    print_styled(printed.get())
 
 
 def _settings_help() -> str:
@@ -130,16 +146,9 @@ def list_devices(as_json: bool, directory: Path | None) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for title in ("GPU", "Device", "Name", "GI", "CI", "Memory MiB", "UUID"):
-        table.add_column(title, no_wrap=True, justify="left" if title in {"Name", "UUID"} else "right")
-    for row in rows:
-        cells = ("gpu", "index", "name", "gpu_instance", "compute_instance")
-        table.add_row(*(str(row[cell]) for cell in cells), str(row["memory_bytes"] >> 20), str(row["uuid"]))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    figures = ("gpu", "index", "name", "gpu_instance", "compute_instance")
+    cells = [(*(str(row[cell]) for cell in figures), str(row["memory_bytes"] >> 20), str(row["uuid"])) for row in rows]
+    _print_table(("GPU", "Device", "Name", "GI", "CI", "Memory MiB", "UUID"), {"Name", "UUID"}, cells)
 
 
 @mig_group.command("profiles")

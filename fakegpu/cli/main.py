@@ -8,7 +8,6 @@ Every error a user can cause is one line on stderr, ``error: …``, and exit sta
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import click
 
 from ..errors import FakeGpuError, HostError, InputError
+from ..output import UnreadError, one_line, standard_streams
 
 _INTERRUPTED: Final = 130
 _COMMANDS: Final = {
@@ -96,13 +96,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; those of the process if None.
 
     Returns:
-        The exit status: 0, 2 for bad input, 3 when the host refused, 130 after Ctrl-C.
+        The exit status: 0, 2 for bad input, 3 when the host refused, 130 after Ctrl-C, 141 when nobody reads on.
     """
+    with standard_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         status: Any = cli.main(
             args=None if arguments is None else list(arguments), prog_name="fakegpu", standalone_mode=False
         )
+        sys.stdout.flush()
         return status if isinstance(status, int) else 0
+    except UnreadError as error:
+        return error.exit_status
     except FakeGpuError as error:
         return _complain(str(error), error.exit_status)
     except click.UsageError as error:
@@ -110,20 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{error.format_message().rstrip('.')} (see `{command} --help`)", InputError.exit_status)
     except (KeyboardInterrupt, click.Abort):
         return _INTERRUPTED
-    except BrokenPipeError:
-        _give_up_output()
-        return 0
     except OSError as error:
-        if error.filename is None:
-            _give_up_output()
-        return _complain(f"{error.filename or 'output'}: {error.strerror}", HostError.exit_status)
-
-
-def _give_up_output() -> None:
-    """What standard output still holds cannot be written; the interpreter would complain again when it flushes."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _complain(f"{error.filename or 'a system call'}: {error.strerror}", HostError.exit_status)
 
 
 def _complain(message: str, status: int) -> int:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    click.echo(one_line(f"error: {message}"), err=True)
     return status

@@ -5,7 +5,6 @@ Source: options and exit statuses: the manual page nvidia-smi(1), version 535.
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,8 @@ from typing import Final, NoReturn
 
 import pynvml
 
+from ..errors import HostError
+from ..output import UnreadError, one_line, standard_streams
 from . import mig, query, report, table, topology
 from .reading import NotFoundError, select
 
@@ -35,7 +36,7 @@ _OTHER: Final = 255
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, as every command of this project complains."""
-        print(f"error: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        print(one_line(f"error: {message} (see `{self.prog} --help`)"), file=sys.stderr)
         sys.exit(_BAD_ARGUMENT)
 
 
@@ -49,7 +50,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "nvidia-smi") ->
     Returns:
         The exit status, one of those of nvidia-smi(1).
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with standard_streams():
+        return _run(list(sys.argv[1:] if arguments is None else arguments), program)
+
+
+def _run(words: Sequence[str], program: str) -> int:
     try:
         asked = _parse(words, program)
         pynvml.nvmlInit()
@@ -68,8 +73,10 @@ def main(arguments: Sequence[str] | None = None, program: str = "nvidia-smi") ->
         return _NOT_FOUND
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnreadError as error:
+        return error.exit_status
+    except HostError as error:
+        return _complain(str(error), error.exit_status)
     return 0
 
 
@@ -169,7 +176,7 @@ def _flushed(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(one_line(f"error: {message}"), file=sys.stderr)
     return status
 
 

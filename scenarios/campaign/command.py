@@ -16,6 +16,7 @@ from typing import Final
 
 import click
 
+from simkubelet.host import UnreadError, is_unread, one_line
 from simkubelet.model.errors import HostError, PluginError
 
 from ..play.interruption import Interrupted
@@ -68,7 +69,8 @@ def run_campaign(settings: Settings) -> int:
     with Results(settings.results, settings.seed, secrets.randbits(31)) as results:
         before = results.count
         progress = _Progress(results, before, began)
-        click.echo(f"seed {results.seed}, {before:,} stories played before; the results are in {settings.results}")
+        about = f"seed {results.seed}, {before:,} stories played before; the results are in {settings.results}"
+        click.echo(one_line(about))
         try:
             with _interruptible(), _workers(settings) as workers:
                 until = None if settings.time_s is None else began + settings.time_s
@@ -114,11 +116,17 @@ class _Progress:
         self._shown: set[str] = {one.signature for one in results.findings()}
 
     def show(self) -> None:
-        """Show what is new."""
+        """Show what is new.
+
+        Raises:
+            UnreadError: Nobody reads what the campaign prints.
+        """
+        if is_unread():
+            raise UnreadError
         for finding in self._results.findings():
             if finding.signature not in self._shown:
                 self._shown.add(finding.signature)
-                click.echo(f"story {finding.number}: {finding.reason}", err=True)
+                click.echo(one_line(f"story {finding.number}: {finding.reason}"), err=True)
         if (now := time.monotonic()) >= self._next:
             self._next = now + _SHOW_EACH_S
             count = self._results.count
@@ -144,11 +152,11 @@ def _finish(results: Results, settings: Settings, before: int, wall_s: float) ->
     for outcome, count in results.outcomes().items():
         click.echo(f"  {count:,} {_WORDS[outcome]}")
     for finding in findings:
-        click.echo(f"{finding.count:,} times: {finding.reason}")
+        click.echo(one_line(f"{finding.count:,} times: {finding.reason}"))
         if finding.shrunk is None:
             click.echo(f"  first in story {finding.number}")
         else:
             path = settings.findings / f"{finding.shrunk.name}.yaml"
             again = "" if finding.shrunk.is_repeated else ", which did not fail again when played alone"
-            click.echo(f"  simkubelet run {path}: {finding.shrunk.steps} steps{again}")
+            click.echo(one_line(f"  simkubelet run {path}: {finding.shrunk.steps} steps{again}"))
     sys.stdout.flush()

@@ -109,9 +109,11 @@ def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directo
     """Discover the plugin, play the checks and report; the exit status.
 
     Raises:
-        Interrupted: The user ended the run; what was done has been reported.
+        SimkubeletError: The user or an error ended the run; what was done has been reported.
     """
-    from ..play.interruption import Interrupted, run_interruptibly
+    from simkubelet.model.errors import SimkubeletError
+
+    from ..play.interruption import run_interruptibly
     from .conform import conform as play_checks
     from .conform import exit_status
     from .tested_plugin import discovered
@@ -120,8 +122,9 @@ def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directo
     report.show_subject(found)
     try:
         run_interruptibly(play_checks(found, checks, count, directory, report.add))
-    except Interrupted:
-        report.finish()
+    except SimkubeletError:
+        if report.results:
+            report.finish()
         raise
     report.finish()
     return exit_status(report.results)

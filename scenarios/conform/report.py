@@ -11,6 +11,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from simkubelet.host import one_line
+
 from ..play.console import counted, print_line, result_line
 from ..play.failure import failure_lines
 from ..play.junit import Case, suite_of, xml_of
@@ -72,7 +74,7 @@ class Report:
         options = ", ".join(sorted(subject.options)) or "none"
         others = [resource for resource in subject.resources if resource != subject.resource]
         beside = f"; it also registers {', '.join(others)}" if others else ""
-        self._print(Text(f"{subject.resource}: {subject.count} devices; options: {options}{beside}"))
+        self._print(Text(one_line(f"{subject.resource}: {subject.count} devices; options: {options}{beside}")))
 
     def add(self, result: Result) -> None:
         """Take a result and print its line."""
@@ -122,7 +124,7 @@ class Report:
         for result in results:
             name, about = result.check.id.partition("/")[2], result.verdict.reason or result.check.summary
             word, style = _word(result)
-            self._print(Text.assemble(f"  {name:<28} ", (f"{word:<7}", style), f" {about}"))
+            self._print(Text.assemble(f"  {name:<28} ", (f"{word:<7}", style), one_line(f" {about}")))
 
     def _print(self, text: Text) -> None:
         print_line(self._out, text)
@@ -142,7 +144,7 @@ def result_lines(result: Result) -> list[str]:
     """What there is to know about a check that did not pass."""
     head = f"{result.status.upper()} {result.check.id}: {result.check.summary}"
     evidence = failure_lines(result.verdict) or (result.verdict.reason,)
-    return [head, *(f"  {line}" for line in (*evidence, *advice(result)))]
+    return [one_line(line) for line in (head, *(f"  {line}" for line in (*evidence, *advice(result))))]
 
 
 def advice(result: Result) -> tuple[str, ...]:

@@ -316,8 +316,7 @@ def replay(trace: Path, stories: tuple[str, ...], report: Path | None) -> None:
       simkubelet replay t.jsonl                    print it
       simkubelet replay t.jsonl --report results/  make a page of it: results/index.html
     """  # noqa: D301  # click's mark for lines that stay as they are
-    from rich.console import Console
-
+    from .console import console
     from .recording import read_trace
     from .replay import print_timelines, write_replay
 
@@ -325,4 +324,4 @@ def replay(trace: Path, stories: tuple[str, ...], report: Path | None) -> None:
     if report is not None:
         write_replay(report, trace, recorded)
     else:
-        print_timelines(recorded, Console(highlight=False))
+        print_timelines(recorded, console())

@@ -7,18 +7,18 @@ stories under way are shown below them.
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
 
-from simkubelet.host import give_up, has_no_reader
+from simkubelet.host import escape, one_line, styled_output, unprintable, visible
 
 from ..evaluation.verdict import Outcome, Verdict
 from .failure import failure_lines
@@ -44,8 +44,6 @@ _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 
 class Screen:
     """Standard output during a run; leave it before anything else is printed.
-
-    Once nobody reads it any more, the run goes on without it: its exit status and files still count.
 
     Args:
         summaries: Story name -> what it is about, in a sentence; of all stories that are to be played.
@@ -129,12 +127,13 @@ class Screen:
             self._print(Text())
         for verdict in verdicts:
             if self._workspace is not None and verdict.outcome.is_failure:
-                self._print(Text(annotation(verdict, self._workspace)))
+                # Past what escapes the workflow commands of others.
+                print(annotation(verdict, self._workspace), file=self._terminal.file)
         for verdict in verdicts:
             if verdict.kept is not None:
-                self._print(Text(f"kept {verdict.kept}  {verdict.scenario}"))
+                self._print(Text(one_line(f"kept {verdict.kept}  {verdict.scenario}")))
         for line in (*_skipped_lines(verdicts), *_unplayed_lines(verdicts), totals(verdicts, wall_s)):
-            self._print(Text(line))
+            self._print(Text(one_line(line)))
         if hint:
             self._print(Text(hint))
 
@@ -154,34 +153,44 @@ class Screen:
 
 
 def print_line(terminal: Console, text: Text) -> None:
-    """Print text as it is, as long as somebody reads it."""
+    """Print text as it is."""
     text.rstrip()
-    try:
-        terminal.print(text, soft_wrap=True)
-    except OSError as error:
-        if not has_no_reader(error):
-            raise
-        give_up(sys.stdout)
+    terminal.print(text, soft_wrap=True)
 
 
 def result_line(place: tuple[int, int], word: tuple[str, str], name: str, duration_s: float, about: str) -> Text:
     """The line of a result: which of how many, its word in a style, what was played, for how long, and more."""
     number, total = place
     head = (word[0].ljust(_WORD_WIDTH), word[1])
-    return Text.assemble(f"{number:>{len(str(total))}}/{total} ", head, f" {name}  {duration_s:>6.2f} s  {about}")
+    line = one_line(f" {name}  {duration_s:>6.2f} s  {about}")
+    return Text.assemble(f"{number:>{len(str(total))}}/{total} ", head, line)
 
 
 def console() -> Console:
     """Standard output; plain and wide where it is not a terminal."""
-    terminal = _Console(highlight=False)
-    return terminal if terminal.is_terminal else _Console(highlight=False, width=_PLAIN_WIDTH)
+    terminal = _Console(file=styled_output(), highlight=False)
+    return terminal if terminal.is_terminal else _Console(file=styled_output(), highlight=False, width=_PLAIN_WIDTH)
 
 
 class _Console(Console):
-    """A console that leaves the exit status to the run when nobody reads on."""
+    """A console that escapes what it is given, before it adds colours of ours."""
 
-    def on_broken_pipe(self) -> None:
-        raise
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, Text):
+            renderable = _printable(renderable)
+        return super().render(renderable, options)
+
+
+def _printable(text: Text) -> Text:
+    """Text with escapes for what is not printed as it is; all else has its style."""
+    places = unprintable(text.plain)
+    if not places:
+        return text
+    escaped = text.blank_copy()
+    for number, part in enumerate(text.divide([cut for place in places for cut in (place, place + 1)])):
+        # By turns what is printed, and what is not.
+        escaped.append(escape(part.plain)) if number % 2 else escaped.append_text(part)
+    return escaped
 
 
 def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
@@ -214,7 +223,7 @@ def annotation(verdict: Verdict, workspace: Path) -> str:
     title = f"{verdict.scenario}: {verdict.outcome.word}"
     lines = "\n".join(failure_lines(verdict) or (verdict.reason,))
     message = lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return f"::error {place}title={_escaped(title)}::{message}"
+    return visible(f"::error {place}title={_escaped(title)}::{message}")
 
 
 def _escaped(value: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from simkubelet.host import one_line
+
 from ..evaluation.mismatch import shown
 from ..evaluation.verdict import Failure, Verdict
 from ..story.document import shown_path
@@ -16,6 +18,10 @@ def failure_lines(verdict: Verdict) -> tuple[str, ...]:
     Place, version, round and step; what was expected and the actual values; what may explain it; the trace around it
     with both clocks, node time first; where its logs are and how they end; the command that repeats it.
     """
+    return tuple(map(one_line, _lines(verdict)))
+
+
+def _lines(verdict: Verdict) -> tuple[str, ...]:
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
@@ -79,7 +85,8 @@ def entry_line(entry: Entry) -> str:
     if "step" in values:
         values["step"] += 1
     fields = " ".join(f"{name}={_value(value)}" for name, value in values.items() if _says_something(value))
-    return f"{entry.seq:>4} {entry.time_s:>9.3f} s {entry.real_s:>8.3f} s  {entry.kind:<21} {fields}".rstrip()
+    line = f"{entry.seq:>4} {entry.time_s:>9.3f} s {entry.real_s:>8.3f} s  {entry.kind:<21} {fields}"
+    return one_line(line.rstrip())
 
 
 def _says_something(value: object) -> bool:

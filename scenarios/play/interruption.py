@@ -1,12 +1,18 @@
-"""Ctrl-C, SIGTERM and a closed terminal as an orderly end: the running task is cancelled once, all it owns is ended."""
+"""Ctrl-C, SIGTERM, a closed terminal and output that nobody reads as an orderly end of what runs.
+
+The running task is cancelled once, and all it owns is ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
+from simkubelet.host import UnreadError, output_pipe
 from simkubelet.model.errors import SimkubeletError
 
 T = TypeVar("T")
@@ -28,28 +34,35 @@ class Interrupted(SimkubeletError):  # noqa: N818  # the outside ended the run; 
         self.exit_status = 128 + number
 
 
-def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
+def run_interruptibly(main: Coroutine[Any, Any, T], *, needs_reader: bool = True) -> T:
     """Run a coroutine to its end; further signals while it cleans up change nothing.
 
+    Args:
+        main: What runs.
+        needs_reader: Whether it ends once nobody reads its output; otherwise it goes on until it prints again.
+
     Raises:
-        Interrupted: one of these came; raised when the coroutine has ended.
+        Interrupted: one of the signals came; raised when the coroutine has ended.
+        UnreadError: nobody reads standard output any more; likewise.
     """
-    came: signal.Signals | None = None
+    came: SimkubeletError | None = None
 
     async def guarded() -> T:
         task = asyncio.ensure_future(main)
 
-        def interrupt(number: signal.Signals) -> None:
+        def interrupt(error: SimkubeletError) -> None:
             nonlocal came
             if came is None:
-                came = number
+                came = error
                 task.cancel()
 
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, interrupt, number)
+            loop.add_signal_handler(number, interrupt, Interrupted(number))
         try:
-            return await task
+            watched = _watching_reader(loop, lambda: interrupt(UnreadError())) if needs_reader else nullcontext()
+            with watched:
+                return await task
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
@@ -58,8 +71,30 @@ def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
         result = asyncio.run(guarded())
     except BaseException as error:
         if came is not None:
-            raise Interrupted(came) from error
+            raise came from error
         raise
     if came is not None:
-        raise Interrupted(came)
+        raise came
     return result
+
+
+@contextmanager
+def _watching_reader(loop: asyncio.AbstractEventLoop, lost: Callable[[], None]) -> Iterator[None]:
+    """Call once nobody reads standard output, where it is a pipe; it is noticed though nothing is printed."""
+    if (output := output_pipe()) is None:
+        yield
+        return
+    # A descriptor of its own, which stays the pipe's where a write has found the same and given the other up.
+    pipe = os.dup(output)
+
+    def notice() -> None:
+        loop.remove_reader(pipe)
+        lost()
+
+    # Of the end that is written to, an error is all there is to read.
+    loop.add_reader(pipe, notice)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pipe)
+        os.close(pipe)

@@ -10,6 +10,7 @@ import asyncio
 import sys
 from typing import IO
 
+from simkubelet.host import one_line
 from simkubelet.model.errors import InputError
 
 from ..backends.backend import Backend
@@ -34,7 +35,7 @@ def until_enter(keyboard: IO[str] | None = None, terminal: IO[str] | None = None
         places = backend.places
         width = max(map(len, places), default=0)
         lines = [f"paused: {reason}", *(f"  {name:<{width}}  {where}" for name, where in places.items())]
-        print(*lines, "Enter ends the story, Ctrl-C the run", sep="\n", file=write, flush=True)
+        print(*map(one_line, lines), "Enter ends the story, Ctrl-C the run", sep="\n", file=write, flush=True)
         await _readable(read)
         read.readline()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simkubelet.host import one_line
 from simkubelet.model.errors import InputError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
@@ -141,7 +142,7 @@ def run(
         from .recording import Compared
 
         compared = Compared(jobs, options.compare)
-        play, hint = compared.play, "\n".join(filter(None, (compared.summary, hint)))
+        play, hint = compared.play, "\n".join(filter(None, (one_line(compared.summary), hint)))
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:

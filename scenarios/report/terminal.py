@@ -12,6 +12,8 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from simkubelet.host import one_line
+
 from ..trace.events import StepStarted
 from ..trace.trace import Entry
 from .history import History, Moment
@@ -95,7 +97,7 @@ def entry_line(moment: Moment, width: int = 0, several_nodes: bool = False) -> T
     entry = moment.entry
     times = f"{entry.time_s:>8.3f} s  {entry.real_s:>8.3f} s"
     style = "bold" if isinstance(entry.event, StepStarted) else _STYLES[tone(entry.event)]
-    place = between(moment, several_nodes)
+    place = one_line(between(moment, several_nodes))
     return Text.assemble(f"{times}  {place:<{width}}  ", (" ".join(moment.text.split()), style))
 
 

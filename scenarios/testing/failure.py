@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from simkubelet.host import visible
+
 from ..backends.world.logs import last_lines
 from ..evaluation.timeline import timeline
 from ..evaluation.verdict import Failure, Outcome, Verdict
@@ -21,7 +23,7 @@ class ExpectationError(AssertionError):
 def failure_text(reason: str, failure: Failure, logs: Sequence[Path]) -> str:
     """Return the lines about a failure outside a story, the reason first."""
     lines = failure_lines(Verdict("", Outcome.INVALID, 0.0, failure.waited, failure))
-    return "\n".join((reason, *lines[1:], *log_lines(logs)))
+    return "\n".join((visible(reason), *lines[1:], *log_lines(logs)))
 
 
 def happened_text(trace: Sequence[Entry], logs: Sequence[Path]) -> str:
@@ -34,4 +36,4 @@ def log_lines(logs: Sequence[Path]) -> Iterator[str]:
     for log in logs:
         if log.parent.name == "plugins":
             yield f"  the log of plugin '{log.stem}' ends with:"
-            yield from (f"    {line}" for line in last_lines(log))
+            yield from (visible(f"    {line}") for line in last_lines(log))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simkubelet.cluster_api import ClusterApi
-from simkubelet.host import raise_limit
+from simkubelet.host import one_line, raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import PluginError, SimkubeletError
@@ -201,7 +201,7 @@ async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
 
 def complain(text: str) -> None:
     """Print a warning for the user of a cluster."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def keep_until_interrupted(main: Coroutine[Any, Any, None]) -> None:
@@ -217,7 +217,7 @@ def keep_until_interrupted(main: Coroutine[Any, Any, None]) -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     try:
-        return run_interruptibly(main)
+        return run_interruptibly(main, needs_reader=False)
     except BaseExceptionGroup as errors:
         # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
         if (reported := errors.subgroup((SimkubeletError, OSError))) is None:

@@ -36,9 +36,16 @@ class Run:
         program, *arguments = shlex.split(command)
         return [sys.executable, "-m", program, *arguments]
 
-    def __call__(self, command: str) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, command: str, outputs: tuple[str, str] = ("", ""), **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; see `CommandServer.run`.
+
+        Args:
+            variables: Added to its environment.
+        """
         program, *arguments = shlex.split(command)
-        return self.server.run(program, arguments, self.scratch, self.environment())
+        return self.server.run(program, arguments, self.scratch, {**self.environment(), **variables}, outputs)
 
     def start(self, command: str, **variables: str) -> subprocess.Popen[str]:
         """Run a command in a process group of its own, as a shell does, so that a test can interrupt it.

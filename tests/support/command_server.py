@@ -37,6 +37,8 @@ LOADED: Final = (
     "simkubelet.cli",
 )
 """What commands import when they are used."""
+CLOSED: Final = "closed"
+UNREAD: Final = "unread"
 
 
 class CommandServer:
@@ -54,9 +56,21 @@ class CommandServer:
         )
 
     def run(
-        self, program: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self,
+        program: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        outputs: Sequence[str] = ("", ""),
     ) -> subprocess.CompletedProcess[str]:
         """Run ``python -m PROGRAM ARGUMENTS`` in a folder, and return what `subprocess.run` does.
+
+        Args:
+            program: The module.
+            arguments: Of the command line.
+            folder: The current one of the command.
+            environment: All its variables.
+            outputs: Paths that standard output and standard error lead to, `CLOSED` or `UNREAD`; returned where empty.
 
         Raises:
             TimeoutExpired: It has not ended; it is killed.
@@ -64,6 +78,7 @@ class CommandServer:
         argv = [program, *arguments]
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (output, errors)]
+            files = [path or file for path, file in zip(outputs, files, strict=True)]
             order = {"argv": argv, "folder": str(folder), "environment": dict(environment), "files": files}
             stdin, stdout = self._process.stdin, self._process.stdout
             assert stdin is not None
@@ -106,11 +121,24 @@ def _become(argv: list[str], folder: str, environment: dict[str, str], files: li
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for number, path in enumerate((os.devnull, *files)):
-        os.dup2(os.open(path, os.O_RDWR | os.O_APPEND), number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        path = (os.devnull, *files)[number]
+        if path == CLOSED:
+            os.close(number)
+            setattr(sys, name, None)
+        else:
+            os.dup2(_unread() if path == UNREAD else os.open(path, os.O_RDWR | os.O_APPEND), number)
+            getattr(sys, name).reconfigure(encoding=environment.get("PYTHONIOENCODING"))
     sys.argv, sys.path[0] = argv, folder
     runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     sys.exit()
+
+
+def _unread() -> int:
+    """The end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
 
 
 if __name__ == "__main__":

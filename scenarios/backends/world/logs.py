@@ -24,6 +24,8 @@ _TAIL_BYTES: Final = 1 << 16
 _GROWTH: Final = 8
 _LONGEST: Final = 1000
 """Characters of a line that a message can take."""
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+"""What gives text a colour, which a report does not take over."""
 _GOROUTINE: Final = re.compile(r"^goroutine \d+ ", re.MULTILINE)
 # Lines that name the cause of a crash, where what follows is stacks and registers; the text in front is of the line.
 _CAUSES: Final = re.compile(
@@ -118,10 +120,10 @@ class KubeletLogs(logging.Handler):
 
 
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
-    """The last lines of a log, truncated where they are long; fewer where these are more than can be shown."""
+    """The last lines of a log, without colours, truncated where long; fewer where these are more than can be shown."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()[-count:]
+        lines = _COLOURS.sub("", file.read().decode(errors="replace")).splitlines()[-count:]
     return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
 
 
@@ -152,7 +154,7 @@ def _exit_line(log: Path, begin: int) -> str:
             while True:
                 start = max(begin, end - length)
                 file.seek(start)
-                text = file.read(end - start).decode(errors="replace")
+                text = _COLOURS.sub("", file.read(end - start).decode(errors="replace"))
                 cause = _cause_in(text)
                 if cause or start == begin or not _GOROUTINE.search(text):
                     break

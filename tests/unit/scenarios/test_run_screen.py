@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.console import Screen, workspace
+from scenarios.play.console import Screen, _Console, workspace
+from simkubelet._internal.output import printable
 
 SUMMARIES = {"fine": "All is [well].", "a-failing-one": "It fails.", "far": "It is far.", "later": "It waits."}
 FINE = Verdict("fine", Outcome.VALID, 0.25)
@@ -73,7 +77,7 @@ def test_workflow_gets_an_annotation_of_each_failure(
     (line,) = [line for line in out.getvalue().splitlines() if line.startswith("::")]
     place = shown.format(cwd=here.parent)
     head = f"::error file={place},line=31,title=a-failing-one%3A FAILED::"
-    assert line == f"{head}x.yaml:31: FAILED in step 5 of 9, 'GPU falls off'%0A  100%25%0A8"
+    assert line == f"{head}x.yaml:31: FAILED in step 5 of 9, 'GPU falls off'%0A  100%25\\n8"
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("", False), (None, False)])
@@ -112,20 +116,26 @@ def test_terminal_shows_what_is_under_way() -> None:
     assert "All is [well]." in out.getvalue()
 
 
-def test_run_goes_on_when_nobody_reads(capfd: pytest.CaptureFixture[str]) -> None:
-    end, begin = os.pipe()
-    os.close(end)
-    with os.fdopen(begin, "w") as stream, os.fdopen(os.dup(1), "w") as stdout:
-        terminal = Console(file=stream)
-        terminal.on_broken_pipe = raise_again  # type: ignore[method-assign]
-        screen = Screen(SUMMARIES, 4, terminal=terminal)
-        try:
-            screen.ended(FINE)
-            screen.ended(FAILED)
-        finally:
-            os.dup2(stdout.fileno(), 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), begin)
+@given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=9), st.sampled_from(["", "bold red"]))))
+@example([("a\x1b", ""), ("\x1bb", "bold red"), (" ##", ""), ("[x]", "bold red")])
+def test_console_escapes_what_it_is_given_and_keeps_its_own_colours(parts: list[tuple[str, str]]) -> None:
+    styled, out = Text.assemble(*parts), io.StringIO()
+    terminal = _Console(file=out, force_terminal=True, color_system="standard", highlight=False, width=1000)
+
+    terminal.print(styled, soft_wrap=True)
+
+    shown = re.sub("\x1b\\[(?:1;31|0)m", "", out.getvalue())
+    assert shown == f"{printable(styled.plain)}\n".expandtabs()
 
 
-def raise_again() -> None:
-    raise
+def test_part_that_is_escaped_leaves_the_colours_of_the_others() -> None:
+    out = io.StringIO()
+    terminal = _Console(file=out, force_terminal=True, color_system="standard", highlight=False)
+
+    terminal.print(Text.assemble("a\x1b[2J ", ("FAILED\x9b", "bold red"), " c"), soft_wrap=True)
+
+    assert out.getvalue() == "a\\x1b[2J \x1b[1;31mFAILED\x1b[0m\\x9b c\n"
+
+
+def test_line_of_a_story_is_one_line_whatever_it_says() -> None:
+    assert lines(replace(FAILED, reason="a\n::error::b\x1b[2J"))[0].endswith(r"  1.50 s  a\n::error::b\x1b[2J")
