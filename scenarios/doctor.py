@@ -132,7 +132,7 @@ def _libraries() -> Found:
 
 def _temporary_folder() -> Found:
     from simkubelet.devices import check_socket_path
-    from simkubelet.node import DEVICE_PLUGINS
+    from simkubelet.node_tree import DEVICE_PLUGINS
 
     place = Path(tempfile.gettempdir()).absolute()
     try:

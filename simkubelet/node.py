@@ -1,4 +1,4 @@
-"""The node of a kubelet: what the kubelet is given (`NodeContext`), where its files are, what it publishes of the node.
+"""The node of a kubelet: what the kubelet is given (`NodeContext`), and what it publishes of the node.
 
 The status is published at the kubelet's start, then every ten seconds if it has changed; the lease is renewed every
 ten seconds. Both wait on the node's clock.
@@ -11,12 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import Final
 
-from .apis.pluginregistration import PLUGINS_REGISTRY
 from .cluster_api import ClusterApi
-from .dra import CHECKPOINT_NAME
 from .model.clock import Clock
 from .model.config import KubeletConfig
 from .model.events import Observer
@@ -35,36 +32,11 @@ from .model.node import (
 )
 from .runtime.cri import Cri, RuntimeState
 
-__all__ = [
-    "DEVICE_PLUGINS",
-    "KUBELET_FOLDERS",
-    "PLUGINS",
-    "PLUGINS_REGISTRY",
-    "POD_RESOURCES",
-    "NodeContext",
-    "NodeLease",
-    "NodePublisher",
-    "node_path",
-    "socket_path",
-]
+__all__ = ["NodeContext", "NodeLease", "NodePublisher"]
 
 _COMPONENT: Final = "kubelet"
 _LEASE_DURATION_S: Final = 40
 _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
-
-DEVICE_PLUGINS: Final = "device-plugins"
-POD_RESOURCES: Final = "pod-resources"
-_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
-PLUGINS: Final = "plugins"
-_OF_KUBELET: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,), (CHECKPOINT_NAME,)}
-"""What of the kubelet's root directory is directly in the node's own folder here."""
-KUBELET_FOLDERS: Final = frozenset(
-    str(_KUBELET / name) for name in ("", PLUGINS, "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
-)
-"""What every node has once a kubelet ran there, also where nothing stands for it here.
-
-Source: pkg/kubelet/kubelet.go, ``setupDataDirs`` (kubernetes v1.34.4).
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +56,6 @@ class NodeContext:
     observe: Observer
     tasks: asyncio.TaskGroup
     renews_leases: bool = False
-
-
-def node_path(directory: Path, path: str) -> Path:
-    """Where a file of a node lies.
-
-    Args:
-        directory: the node's folder, the kubelet's root directory; ``root`` in it stands for the root file system.
-        path: absolute, on the node.
-    """
-    below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
-    if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _OF_KUBELET:
-        return directory.joinpath(*below_kubelet)
-    return directory / "root" / path.lstrip("/")
-
-
-def socket_path(directory: Path, path: str) -> str:
-    """Where a socket is on this host that a plugin names: in a view of the node its path is one of the node.
-
-    Args:
-        directory: see `node_path`.
-        path: absolute, on the node or below `directory`.
-    """
-    is_of_node = PurePosixPath(path).is_relative_to(_KUBELET) and not PurePosixPath(path).is_relative_to(directory)
-    return str(node_path(directory, path)) if is_of_node else path
 
 
 class NodePublisher:

@@ -100,8 +100,8 @@ class PluginImages:
 
         command = replace(command, env={**command.env, **env}, log=files.log, takes_commands=False)
         try:
-            log = PipedLog.open(command.log)
-        except OSError as error:
+            log = command.open_log()
+        except HostError as error:
             raise ContainerStartError(StartFailure.RUN, str(error)) from None
         try:
             process = await self._spawn(command, log.pipe)

@@ -24,7 +24,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import IO, BinaryIO, Final, Self
+
+from .file_tree import open_without_links
 
 __all__ = ["PipedLog", "rotated_files"]
 
@@ -50,7 +52,7 @@ class PipedLog:
         pipe: what processes write to; the owner closes it when they have it.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
         self.is_rotated = False
         self._file = file
@@ -71,9 +73,9 @@ class PipedLog:
         """Append to a file, which is made where there is none.
 
         Raises:
-            OSError: it cannot be written, or there are too many open files.
+            OSError: it cannot be written, a link is in its way, or there are too many open files.
         """
-        file = path.open("ab", buffering=0)
+        file = open_without_links(path, "ab", 0)
         try:
             return cls(path, file)
         except OSError:
@@ -147,7 +149,7 @@ class PipedLog:
             await asyncio.to_thread(_make_room, self.path)
             if self._read_end is not None:
                 _set_aside(self.path)
-                before, self._file = self._file, self.path.open("ab", buffering=0)
+                before, self._file = self._file, open_without_links(self.path, "ab", 0)
                 before.close()
                 self.is_rotated = True
         except OSError as error:

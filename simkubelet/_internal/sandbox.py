@@ -20,6 +20,7 @@ from typing import Final
 
 from ..model.errors import HostError
 from . import bundle, enter_view
+from .enter_view import is_stand_in
 
 __all__ = ["NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"]
 
@@ -74,14 +75,6 @@ def sandboxed(command: Sequence[str], view: NodeView) -> list[str]:
         "seen": sorted({str(Path(folder).resolve()) for folder in python}),
     }
     return [*_LAUNCHER, json.dumps(described), *command]
-
-
-def is_stand_in(place: Path) -> bool:
-    """Whether an entry of a view's storage is only there to be covered, by what the host or the node has there."""
-    try:
-        return enter_view.is_stand_in(place.lstat())
-    except OSError:
-        return False
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:

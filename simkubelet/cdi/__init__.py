@@ -5,11 +5,10 @@ them up in the spec files of the node. Nothing is cached: a name is looked up in
 specification contains is in `simkubelet.apis.cdi`.
 """
 
-from .registry import DEFAULT_SPEC_DIRS, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
+from .registry import CdiRegistry, UnresolvableDevicesError, devices_in_annotations
 from .spec import CdiNameError, SpecError, parse_qualified_name, parse_spec
 
 __all__ = [
-    "DEFAULT_SPEC_DIRS",
     "CdiNameError",
     "CdiRegistry",
     "SpecError",

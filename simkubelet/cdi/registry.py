@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final
 
+from .._internal.file_tree import FileTree
 from ..apis.cdi import CdiSpec, ContainerEdits
 from ..golang.text import quoted
 from .spec import CdiNameError, SpecError, parse_qualified_name, parse_spec
 
-__all__ = ["DEFAULT_SPEC_DIRS", "CdiRegistry", "UnresolvableDevicesError", "devices_in_annotations"]
+__all__ = ["CdiRegistry", "UnresolvableDevicesError", "devices_in_annotations"]
 
-DEFAULT_SPEC_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
+_SPEC_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
 _ANNOTATION_PREFIX: Final = "cdi.k8s.io/"
 _SUFFIXES: Final = frozenset({".json", ".yaml"})
 
@@ -31,7 +32,7 @@ class UnresolvableDevicesError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class SpecFile:
-    path: Path
+    path: str
     priority: int
     spec: CdiSpec
 
@@ -61,16 +62,29 @@ class CdiRegistry:
         self.problems = tuple(found)
 
     @classmethod
-    def load(cls, folders: Sequence[Path]) -> CdiRegistry:
-        """Read the ``.json`` and ``.yaml`` files of folders, the last of which weighs most; one may be missing."""
+    def load(cls, tree: FileTree, folders: Sequence[str] = _SPEC_FOLDERS) -> CdiRegistry:
+        """Read the ``.json`` and ``.yaml`` files of folders of a node.
+
+        Args:
+            tree: The node's files.
+            folders: The last of them weighs most; one may be missing.
+        """
         files = []
         problems = []
         for priority, folder in enumerate(folders):
-            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if path.suffix not in _SUFFIXES or path.is_dir():
+            names = []
+            try:
+                names = tree.names(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems.append(f"{folder}: cannot be read: {error.strerror}")
+            for path in (f"{folder}/{name}" for name in names):
+                if PurePosixPath(path).suffix not in _SUFFIXES or tree.is_folder(path):
                     continue
                 try:
-                    files.append(SpecFile(path, priority, parse_spec(path.read_text(encoding="utf-8"))))
+                    with tree.open(path) as file:
+                        files.append(SpecFile(path, priority, parse_spec(file.read())))
                 except (SpecError, UnicodeDecodeError) as error:
                     problems.append(f"{path}: {error}")
                 except OSError as error:

@@ -16,11 +16,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 from ..apis.inotify import Mask, PathWatch
 from ..golang.text import quoted
 from ..kubelet.kubelet import Kubelet
+from ..node_tree import open_without_links
 from ..runtime.process_container import container_log
 from .api.endpoints.request import LogOptions
 from .api.errors import StatusError
@@ -89,7 +90,7 @@ class _Log:
     def __init__(self, path: Path) -> None:
         self.at = 0
         self._path = path
-        self._file: BinaryIO | None = None
+        self._file: IO[bytes] | None = None
         self._open()
 
     @property
@@ -144,8 +145,9 @@ class _Log:
     def _open(self) -> None:
         self.close()
         self.at = 0
-        with suppress(FileNotFoundError):
-            self._file = self._path.open("rb", buffering=0)
+        # Not there yet, or a link in its place.
+        with suppress(OSError):
+            self._file = open_without_links(self._path, "rb", 0)
 
     def _is_rotated(self) -> bool:
         """Whether another file is there than the open one."""

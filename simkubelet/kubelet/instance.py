@@ -37,7 +37,8 @@ from ..model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
-from ..node import PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher, socket_path
+from ..node import NodeContext, NodeLease, NodePublisher
+from ..node_tree import PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, socket_path
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes

@@ -18,7 +18,8 @@ from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node import DEVICE_PLUGINS, NodeContext, NodePublisher
+from ..node import NodeContext, NodePublisher
+from ..node_tree import DEVICE_PLUGINS
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import BookKeepingRuntime, ContainerRuntime
 from ..runtime.cri import RuntimeState
@@ -58,6 +59,7 @@ class Kubelet:
         self.config = config
         self._directory = directory
         self.folder = PluginFolder(directory / DEVICE_PLUGINS)
+        self._logs = directory.resolve() / CONTAINER_LOGS
         self._runtime = runtime or new_runtime(directory, config, context.clock)
         self.runtime = ContainerRecords(config.node, self._runtime, context.clock, context.observe, context.tasks)
         self._context = context
@@ -238,7 +240,7 @@ class Kubelet:
     @property
     def container_logs(self) -> Path:
         """Where containers that are processes write."""
-        return self._directory / CONTAINER_LOGS
+        return self._logs
 
     def _pod(self, key: str) -> Pod:
         pod = self._context.cluster.pod_named(key)

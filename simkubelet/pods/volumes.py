@@ -9,16 +9,18 @@ volumemanager/volume_manager.go, ``WaitForAttachAndMount``; util/goroutinemap/ex
 
 from __future__ import annotations
 
+import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from ..cluster_api import ClusterApi
 from ..model.clock import Clock
 from ..model.pod import Pod
-from ..node import KUBELET_FOLDERS, node_path
+from ..node_tree import KUBELET_FOLDERS, node_tree
 
 __all__ = ["VolumeRetry", "Volumes"]
 
@@ -58,12 +60,12 @@ class Volumes:
     """Sets the volumes of a node's pods up.
 
     Args:
-        directory: the node's folder, see `node_path`.
+        directory: the node's folder, see `node_tree`.
         cluster: has the config maps and secrets.
     """
 
     def __init__(self, directory: Path, cluster: ClusterApi) -> None:
-        self._directory = directory
+        self._tree = node_tree(directory)
         self._cluster = cluster
 
     def set_up(self, pod: Pod) -> list[str]:
@@ -119,14 +121,14 @@ class Volumes:
         """The type of a file of the node; None where there is none."""
         if path.rstrip("/") in KUBELET_FOLDERS:
             return stat.S_IFDIR
-        own = node_path(self._directory, path)
-        for place in (own, Path("/", path)):
+        looks: list[Callable[[], os.stat_result]] = [partial(self._tree.stat, path), Path("/", path).stat]
+        for look in looks:
             try:
-                mode = stat.S_IFMT(place.stat().st_mode)
+                mode = stat.S_IFMT(look().st_mode)
             except OSError:
                 continue
             # A file of the node stands for a device, which needs no privileges to create.
-            is_device = mode == stat.S_IFREG and place is own and path.startswith("/dev/")
+            is_device = mode == stat.S_IFREG and look is looks[0] and path.startswith("/dev/")
             return stat.S_IFCHR if is_device else mode
         return None
 
@@ -141,14 +143,15 @@ class Volumes:
                 )
             if mode is not None:
                 break
-        place = node_path(self._directory, path)
+            if self._tree.has(ancestor, follow=False):
+                # A link that leads nowhere.
+                raise VolumeError(f"mkdir {ancestor}: file exists")
         call = "mkdir" if is_folder else "open"
-        if not place.resolve().is_relative_to(self._directory.resolve()):
-            raise VolumeError(f"{call} {path}: read-only file system")
         try:
-            (place if is_folder else place.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
-            if not is_folder:
-                place.touch(mode=0o644)
+            if is_folder:
+                self._tree.make_folder(path, 0o755, exist_ok=True)
+            else:
+                self._tree.open(path, "ab", make=True).close()
         except OSError as error:
             raise VolumeError(f"{call} {path}: {(error.strerror or '').lower()}") from None
 

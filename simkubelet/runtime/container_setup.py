@@ -23,8 +23,9 @@ from typing import Final
 
 from .._internal.sandbox import is_stand_in
 from ..apis.cdi import ContainerEdits, DeviceNode, Hook
-from ..cdi import DEFAULT_SPEC_DIRS, CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
+from ..cdi import CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
 from ..devices.pod_devices import DeviceRunOptions
+from ..node_tree import FileTree, node_tree
 from .bubblewrap import Bind
 from .container_runtime import init_error, injection_error, refused_container, refused_spec
 
@@ -80,9 +81,10 @@ class ContainerSetup:
         """Mount a file or folder of the node; one that is not there is made, a folder, as containerd does."""
         source = self._on_host(host_path)
         if source is None:
-            source = self._below_root(host_path)
+            path = str(_absolute(host_path))
             try:
-                source.mkdir(parents=True)
+                self._tree.make_folder(path)
+                source = self._tree.real_path(path)
             except OSError as error:
                 words = (error.strerror or "").lower()
                 raise refused_spec(f'failed to mkdir "{host_path}": mkdir {host_path}: {words}') from None
@@ -101,7 +103,7 @@ class ContainerSetup:
         if source.is_dir() and self._is_of_host(source):
             # One by one, as containerd does too: nothing can be made in the host's folder then.
             for entry in sorted(source.iterdir()):
-                if stat.S_ISCHR(entry.stat().st_mode) or stat.S_ISBLK(entry.stat().st_mode):
+                if entry.is_char_device() or entry.is_block_device():
                     self.device(str(entry), f"{container_path}/{entry.name}", permissions)
             return
         is_read_only = not is_node and ("w" not in (permissions or _ALL) or self._is_of_host(source))
@@ -154,14 +156,23 @@ class ContainerSetup:
         self.binds[place] = Bind(str(source), place, is_read_only, is_device)
 
     def _on_host(self, path: str) -> Path | None:
-        written = self.folder / "view" / _absolute(path).relative_to("/")
-        for candidate in (self._below_root(path), _absolute(path), written):
-            if candidate.exists() and not is_stand_in(candidate):
-                return candidate.resolve()
+        """Where a path of the node is on this host, without links."""
+        absolute = _absolute(path)
+        for tree in (self._tree, None, FileTree(self.folder, "view")):
+            if tree is None:
+                if os.path.exists(absolute):  # noqa: PTH110  # False where it cannot be seen
+                    return absolute.resolve()
+                continue
+            try:
+                if not is_stand_in(tree.stat(str(absolute))):
+                    return tree.real_path(str(absolute))
+            except OSError:
+                continue
         return None
 
-    def _below_root(self, path: str) -> Path:
-        return self.folder / "root" / _absolute(path).relative_to("/")
+    @property
+    def _tree(self) -> FileTree:
+        return node_tree(self.folder)
 
     def _is_of_host(self, source: Path) -> bool:
         return not source.is_relative_to(self.folder.resolve())
@@ -187,12 +198,12 @@ def set_up(
         setup.mount(mount.host_path, mount.container_path, is_read_only=mount.read_only)
     for device in options.devices:
         setup.device(device.host_path, device.container_path, device.permissions)
-    setup.apply(_cdi_edits(folder / "root", options), logs)
+    setup.apply(_cdi_edits(node_tree(folder), options), logs)
     setup.apply(hook(setup.env), logs)
     return setup
 
 
-def _cdi_edits(root: Path, options: DeviceRunOptions) -> ContainerEdits:
+def _cdi_edits(tree: FileTree, options: DeviceRunOptions) -> ContainerEdits:
     """The edits of the CDI devices that a plugin named, in its answer's own field and then in annotations."""
     try:
         devices = dict.fromkeys((*options.cdi_devices, *devices_in_annotations(options.annotations)))
@@ -200,7 +211,7 @@ def _cdi_edits(root: Path, options: DeviceRunOptions) -> ContainerEdits:
         raise refused_container(f"failed to parse CDI device annotations: {error}") from None
     if not devices:
         return ContainerEdits()
-    registry = CdiRegistry.load([root / folder.lstrip("/") for folder in DEFAULT_SPEC_DIRS])
+    registry = CdiRegistry.load(tree)
     try:
         return registry.edits(tuple(devices))
     except UnresolvableDevicesError as error:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from .._internal.change import first_done
+from .._internal.file_tree import open_without_links
 from .._internal.piped_log import PipedLog
 from ..model.clock import Clock
 from ..model.pod import Container, Pod
-from .container_runtime import ExitStatus
+from .container_runtime import ContainerStartError, ExitStatus, StartFailure
 from .program import Program
 
 __all__ = ["ContainerFiles", "ProcessContainer", "container_log", "tail"]
@@ -35,12 +36,22 @@ class ContainerFiles:
 
     @classmethod
     def create(cls, folder: Path, pod: Pod, container: Container, attempt: int) -> ContainerFiles:
+        """Make the files of one run, empty.
+
+        Raises:
+            ContainerStartError: something is in their way, as a link.
+
+        Source: kuberuntime/kuberuntime_container.go, ``generateContainerConfig`` (kubernetes v1.34.4).
+        """
         log = container_log(folder, f"{pod.namespace}_{pod.name}_{pod.uid}", container.name, attempt)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        _remove_before(log.parent, attempt - 1)
         files = cls(log, log.with_suffix(".termination-log"))
-        files.log.write_bytes(b"")
-        files.message.write_bytes(b"")
+        try:
+            for file in (files.log, files.message):
+                open_without_links(file, "wb", make=True).close()
+            _remove_before(log.parent, attempt - 1)
+        except OSError as error:
+            words = f"create container log directory for container {container.name} failed: {_words(error)}"
+            raise ContainerStartError(StartFailure.CREATE, words) from None
         return files
 
 
@@ -136,24 +147,40 @@ class ProcessContainer:
         return caught is not None and bool(int(caught, 16) >> (number - 1) & 1)
 
     def _message(self, status: int) -> str:
-        """Source: kuberuntime/kuberuntime_container.go, ``getTerminationMessage`` (kubernetes v1.34.4)."""
-        message = _head(self._files.message)
+        """The message for the container's status.
+
+        Source: kuberuntime/kuberuntime_container.go, ``getTerminationMessage`` and
+        ``readLastStringFromContainerLogs`` (kubernetes v1.34.4).
+        """
+        try:
+            message = _head(self._files.message)
+        except FileNotFoundError:
+            message = ""
+        except OSError as error:
+            return f"Error on reading termination log {self._files.message}: {_words(error)}"
         if message or status == 0 or not self._program.is_log_the_message:
             return message
-        return tail(self._files.log)
+        try:
+            return tail(self._files.log)
+        except OSError as error:
+            return f"Error on reading termination message from logs: {_words(error)}"
 
 
 def tail(log: Path) -> str:
     """The end of a log, as much of it as a container's status takes."""
-    with log.open("rb") as file:
+    with open_without_links(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_MESSAGE_MAX_BYTES))
-        lines = file.read().decode(errors="replace").splitlines(keepends=True)
+        lines: list[str] = file.read().decode(errors="replace").splitlines(keepends=True)
     return "".join(lines[-_LOG_MESSAGE_MAX_LINES:])
 
 
 def _head(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(_MESSAGE_MAX_BYTES).decode(errors="replace")
+    with open_without_links(path, "rb") as file:
+        return bytes(file.read(_MESSAGE_MAX_BYTES)).decode(errors="replace")
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _of_process(pid: int, field: str) -> str | None:

@@ -55,7 +55,7 @@ class ProcessRuntime:
         self, folder: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
     ) -> None:
         self._folder = folder
-        self._logs = logs
+        self._logs = logs.resolve()
         self._clock = clock
         self._hook = hook
         self._image = image or HostImage.of_this_host()

@@ -11,7 +11,7 @@ from simkubelet.apis import pluginregistration
 from simkubelet.apis.dra import DRA_PLUGIN_TYPE
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.model.pod import Pod
-from simkubelet.node import PLUGINS_REGISTRY
+from simkubelet.node_tree import PLUGINS_REGISTRY
 from tests.support.dra_driver import PREPARE, UNPREPARE, Behaviour, DraDriver
 from tests.support.dra_node import DRIVER, claim_object, pod_object
 from tests.support.node import Node, running_node

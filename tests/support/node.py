@@ -32,7 +32,8 @@ from simkubelet.model.events import NodeEvent
 from simkubelet.model.pod_status import ContainerStatus, PodStatus
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.node import DEVICE_PLUGINS, NodeContext
+from simkubelet.node import NodeContext
+from simkubelet.node_tree import DEVICE_PLUGINS
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
 from tests.support.patience import LIMIT_S
 from tests.support.short_paths import short_place

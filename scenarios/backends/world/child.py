@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from simkubelet.host import with_first_limit
+from simkubelet.host import PipedLog, with_first_limit
 from simkubelet.model.errors import HostError, InputError
 
 from .marked_processes import (
@@ -43,6 +43,17 @@ class PluginCommand:
     takes_commands: bool = False
     is_tapped: bool = False
     folder: Path | None = None
+
+    def open_log(self) -> PipedLog:
+        """Open the log, to append to it.
+
+        Raises:
+            HostError: something is in its way, as a link.
+        """
+        try:
+            return PipedLog.open(self.log)
+        except OSError as error:
+            raise HostError(f"{self.log}: cannot be written: {error.strerror}; remove what is there") from None
 
     @property
     def mark(self) -> str:

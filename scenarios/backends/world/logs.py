@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, TextIO
+from typing import IO, Final
 
 from simkubelet.host import rotated_files
 from simkubelet.model.errors import InputError
+from simkubelet.node_tree import open_without_links
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
 """The world and the node for which something runs; a task inherits it from the task that started its kubelet."""
@@ -56,7 +57,7 @@ class KubeletLogs(logging.Handler):
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, IO[str]] = {}
         self._logger = logging.getLogger("simkubelet")
 
     def start(self) -> None:
@@ -71,7 +72,7 @@ class KubeletLogs(logging.Handler):
             InputError: The file cannot be made.
         """
         try:
-            self._files[name] = file.open("x", encoding="utf-8", buffering=1)
+            self._files[name] = open_without_links(file, "x", buffering=1)
         except OSError as error:
             raise InputError(f"{file}: cannot be written: {error.strerror}") from None
 
@@ -121,7 +122,7 @@ class KubeletLogs(logging.Handler):
 
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
     """The last lines of a log, without colours, truncated where long; fewer where these are more than can be shown."""
-    with log.open("rb") as file:
+    with open_without_links(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = _COLOURS.sub("", file.read().decode(errors="replace")).splitlines()[-count:]
     return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
@@ -148,7 +149,7 @@ def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
 
 def _exit_line(log: Path, begin: int) -> str:
     try:
-        with log.open("rb") as file:
+        with open_without_links(log, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             length = _TAIL_BYTES
             while True:
@@ -159,7 +160,8 @@ def _exit_line(log: Path, begin: int) -> str:
                 if cause or start == begin or not _GOROUTINE.search(text):
                     break
                 length *= _GROWTH
-    except FileNotFoundError:
+    except OSError:
+        # Not there, or a link in its place.
         return ""
     return cause or text.strip().rpartition("\n")[2].strip()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from simkubelet.host import NodeView
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import version
-from simkubelet.node import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .node_files import SimFiles
@@ -69,9 +70,12 @@ class SimNode:
         self.pod_resources_socket = directory / POD_RESOURCES / "kubelet.sock"
         self.files = SimFiles(spec.name, directory)
         self.root = self.files.root
-        self.kubelet_log = directory / "logs" / "kubelet.log"
-        self.plugin_logs = directory / "logs" / "plugins"
-        self._machine_folder = directory.absolute() / "machine"
+        # Resolved now, as nobody else has written there yet: what is a link later is not followed.
+        own = directory.resolve()
+        self._logs = own / "logs"
+        self.kubelet_log = self._logs / "kubelet.log"
+        self.plugin_logs = self._logs / "plugins"
+        self._machine_folder = own / "machine"
         self.machine: Machine | None = None
         self.kubeconfig: Path | None = None
         """What lets plugins in at the API server, where there is one."""
@@ -84,7 +88,8 @@ class SimNode:
     @property
     def logs(self) -> tuple[Path, ...]:
         """What the node's plugins, kubelet and containers wrote, without files that are empty or compressed."""
-        files = (path for path in (self.directory / "logs").rglob("*") if path.is_file() and path.suffix != ".gz")
+        entries = (path for path in self._logs.rglob("*") if not path.is_symlink() and path.suffix != ".gz")
+        files = (path for path in entries if path.is_file())
         return tuple(sorted(path for path in files if path.stat().st_size))
 
     def create(self) -> None:
@@ -119,10 +124,8 @@ class SimNode:
 
     def lose_memory(self) -> None:
         """Lose the CDI specifications of plugins, which are in memory, as at a reboot."""
-        folder = self.files.place(CDI_SPECS)
-        if folder.exists():
-            shutil.rmtree(folder)
-            folder.mkdir()
+        if self.files.tree.is_folder(CDI_SPECS):
+            self.files.tree.clear(CDI_SPECS)
 
     def view(self, places: Mapping[str, Path]) -> NodeView:
         """How a program sees the node that has a node's paths built in; `places` are those that it alone has."""
@@ -208,7 +211,7 @@ def new_folder(base: Path | None) -> Path:
         InputError: No folder can be made there.
         HostError: There is no space left.
     """
-    place = (base or Path(tempfile.gettempdir())).absolute()
+    place = Path(os.path.realpath(base or tempfile.gettempdir()))
     try:
         place.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="sk-", dir=place))

@@ -3,12 +3,13 @@
 `root` has all that is the node's own. Where a program runs in a view of the node (`sandbox`), the folders
 that node and host share are folders of `view`, so what changes in such a folder later is changed in both: a program
 that watches it in its view sees the change happen. All other folders of the node are the same ones in the view.
+No path leads out of either, whatever links a story or a plugin made there (`simkubelet.node_tree`).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,10 @@ from typing import Final
 
 from simkubelet.host import is_stand_in
 from simkubelet.model.errors import InputError
-from simkubelet.node import node_path
+from simkubelet.node_tree import FileTree, node_path, node_tree
 
 _RUN: Final = PurePosixPath("/var/run")
+_VIEW: Final = "view"
 
 
 class SimFiles:
@@ -33,7 +35,9 @@ class SimFiles:
 
     def __init__(self, node: str, directory: Path) -> None:
         self.root = directory / "root"
-        self.view = directory / "view"
+        self.view = directory / _VIEW
+        self.tree = node_tree(directory)
+        self._shown = FileTree(directory, _VIEW)
         self._node = node
         self._directory = directory
 
@@ -43,10 +47,8 @@ class SimFiles:
         Raises:
             InputError: it is there, or something else is in its way.
         """
-        place = self.place(path)
         with self._named_errors(path, "created"):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("x", encoding="utf-8") as file:
+            with self.tree.open(path, "x", make=True) as file:
                 file.write(content)
             self._show(path)
 
@@ -56,12 +58,19 @@ class SimFiles:
         Raises:
             InputError: something is there, or in its way.
         """
-        place = self.place(path)
         with self._named_errors(path, "created"):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            # No process has this folder as its root, so an absolute link would lead out of the node.
-            place.symlink_to(os.path.relpath(target, PurePosixPath(path).parent) if target[:1] == "/" else target)
+            with self.tree.place(path, make=True) as place:
+                os.symlink(self._link_text(place.path.parent, target), place.name, dir_fd=place.folder)
             self._show(path)
+
+    def _link_text(self, folder: PurePosixPath, target: str) -> str:
+        """What a link in a folder of the node says, so that it leads to the same for programs of this host.
+
+        No process has `root` as its root, so an absolute link would lead out of the node.
+        """
+        if node_path(self._directory, str(folder)).is_relative_to(self.root):
+            return os.path.relpath(target, folder) if target.startswith("/") else target
+        return str(node_path(self._directory.absolute(), os.path.normpath(folder / target)))
 
     def write(self, path: str, content: str) -> None:
         """Give the file at an absolute path of the node another content.
@@ -69,9 +78,11 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        with self._named_errors(path, "written"), self._found(path).open("r+", encoding="utf-8") as file:
-            file.write(content)
-            file.truncate()
+        with self._named_errors(path, "written"):
+            tree, where = self._found(path)
+            with tree.open(where, "r+") as file:
+                file.write(content)
+                file.truncate()
 
     def date(self, path: str, age_s: float) -> None:
         """Set the time at which the file at an absolute path of the node was changed last, to so long ago.
@@ -79,9 +90,9 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        date_s = time.time() - age_s
         with self._named_errors(path, "dated"):
-            os.utime(self._found(path), (date_s, date_s))
+            tree, where = self._found(path)
+            tree.date(where, time.time() - age_s)
 
     def move(self, path: str, to: str) -> None:
         """Give the file at an absolute path of the node another one.
@@ -89,10 +100,11 @@ class SimFiles:
         Raises:
             InputError: there is no such file, or something is in its way.
         """
-        if os.path.lexists(self.place(to)):
+        if self.tree.has(to, follow=False):
             raise InputError(f"{self._node}:{to}: is there already; remove it first")
         with self._named_errors(path, f"moved to {to}"):
-            self._found(path).rename(self.place(to))
+            tree, where = self._found(path)
+            tree.rename(where, self.tree, to)
             self._hide(path, to)
 
     def remove(self, path: str) -> None:
@@ -102,7 +114,8 @@ class SimFiles:
             InputError: there is no such file.
         """
         with self._named_errors(path, "removed"):
-            self._found(path).unlink()
+            tree, where = self._found(path)
+            tree.unlink(where)
             self._hide(path)
 
     def create_folder(self, path: str) -> None:
@@ -112,7 +125,7 @@ class SimFiles:
             InputError: it is there, or something else is in its way.
         """
         with self._named_errors(path, "created"):
-            self.place(path).mkdir(parents=True)
+            self.tree.make_folder(path)
             self._show(path)
 
     def remove_folder(self, path: str) -> None:
@@ -122,7 +135,8 @@ class SimFiles:
             InputError: there is no such folder.
         """
         with self._named_errors(path, "removed"):
-            shutil.rmtree(self._found(path))
+            tree, where = self._found(path)
+            tree.remove_folder(where)
             self._hide(path)
 
     def open_view(self) -> Path:
@@ -133,46 +147,54 @@ class SimFiles:
         return self.view
 
     def place(self, path: str) -> Path:
-        """Return the path on this host of a file of the node."""
+        """Return the path on this host of a file of the node, for a program that is given it."""
         return node_path(self._directory, path)
 
-    def _found(self, path: str) -> Path:
-        """Where a file lies that may have been written by a program in its view of the node."""
-        place, written = self.place(path), self._in_view(path)
-        return place if os.path.lexists(place) or written is None or not os.path.lexists(written) else written
+    def _found(self, path: str) -> tuple[FileTree, str]:
+        """Where a file is that may have been written by a program in its view of the node."""
+        shown = None if self.tree.has(path, follow=False) else self._in_view(path)
+        is_there = shown is not None and self._shown.has(shown, follow=False)
+        return (self._shown, shown) if shown is not None and is_there else (self.tree, path)
 
-    def _in_view(self, path: str) -> Path | None:
+    def _in_view(self, path: str) -> str | None:
         """Return a file's path in `view`; None where its folder is not shared with the host, so it needs no second."""
         pure = PurePosixPath(path)
         if pure.is_relative_to(_RUN):
             pure = PurePosixPath("/run", pure.relative_to(_RUN))
-        place = self.view.joinpath(*pure.parts[1:])
-        inside = [place, *place.parents][: len(pure.parts)]
-        return None if any(map(is_stand_in, inside[1:])) or not self.view.exists() else place
+        is_covered = any(self._is_stand_in(str(above)) for above in pure.parents)
+        return None if is_covered or not self.view.exists() else str(pure)
+
+    def _is_stand_in(self, shown: str) -> bool:
+        try:
+            return is_stand_in(self._shown.stat(shown, follow=False))
+        except OSError:
+            return False
 
     def _show(self, path: str) -> None:
         """Let what was made be seen where its folder is shared with the host, in place of what the host has there."""
-        place, made = self._in_view(path), self.place(path)
-        if place is None:
+        shown = self._in_view(path)
+        if shown is None:
             return
-        if is_stand_in(place):
-            (place.rmdir if place.is_dir() else place.unlink)()
-        if made.is_dir() and not made.is_symlink():
-            place.mkdir(parents=True, exist_ok=True)
-        elif not os.path.lexists(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.link(made, place, follow_symlinks=False)
+        if self._is_stand_in(shown):
+            if self._shown.is_folder(shown):
+                self._shown.remove_folder(shown)
+            else:
+                self._shown.unlink(shown)
+        if stat.S_ISDIR(self.tree.stat(path, follow=False).st_mode):
+            self._shown.make_folder(shown, exist_ok=True)
+        elif not self._shown.has(shown, follow=False):
+            self._shown.link(shown, self.tree, path)
 
     def _hide(self, path: str, to: str | None = None) -> None:
         """Let what was removed, or moved, be so where its folder is shared with the host."""
         old, new = self._in_view(path), self._in_view(to) if to else None
-        if old is not None and os.path.lexists(old):
-            if new is not None and new.parent.is_dir():
-                old.rename(new)
-            elif old.is_dir() and not old.is_symlink():
-                shutil.rmtree(old)
+        if old is not None and self._shown.has(old, follow=False):
+            if new is not None and self._shown.is_folder(str(PurePosixPath(new).parent)):
+                self._shown.rename(old, self._shown, new)
+            elif stat.S_ISDIR(self._shown.stat(old, follow=False).st_mode):
+                self._shown.remove_folder(old)
             else:
-                old.unlink()
+                self._shown.unlink(old)
         elif to is not None:
             self._show(to)
 

@@ -279,7 +279,7 @@ class PluginProcess:
         self.is_found = False
         self._registrations_before = self._known_registrations
         self._call_log.begin_process()
-        self._log = log = PipedLog.open(self.command.log)
+        self._log = log = self.command.open_log()
         self._process = process = await self._spawn(self.command, log.pipe)
         log.pipe.close()
         self._state = PluginState.RUNNING

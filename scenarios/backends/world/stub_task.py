@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from simkubelet.host import LazyModule, module_name
 from simkubelet.model.errors import InputError
+from simkubelet.node_tree import open_without_links
 
 from .child import Child, PluginCommand
 from .marked_processes import NO_USE, Use
@@ -71,5 +72,5 @@ class _StubTask:
         self.stdout.feed_data(line.encode() + b"\n")
 
     def _write_error(self, message: str) -> None:
-        with self._command.log.open("a", encoding="utf-8") as log:
+        with open_without_links(self._command.log, "a") as log:
             log.write(f"{message}\n")

@@ -104,7 +104,9 @@ async def test_flood_is_bounded_in_files_and_bytes(log: PipedLog, monkeypatch: p
 
 
 async def test_full_disk_loses_output_and_blocks_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    async with PipedLog.open(Path("/dev/full")) as log:
+    full = Path("/dev/full")
+    file = await asyncio.to_thread(full.open, "ab", 0)
+    async with PipedLog(full, file) as log:
         await asyncio.to_thread(flood, log.pipe.fileno(), LINE * 10_000)
 
     assert [record.message for record in caplog.records] == [

@@ -19,7 +19,7 @@ import pytest
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.node_tree import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from tests.support.grpc_peers import WATCHED_REGISTRATION, connected, methods_of, serve
 from tests.support.node import FakePlugin, Node

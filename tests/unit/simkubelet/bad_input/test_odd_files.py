@@ -21,7 +21,7 @@ from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.devices.plugin_folder import PluginFolder
 from simkubelet.model.errors import HostError
 from simkubelet.model.version import version
-from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.node_tree import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from tests.support.node import FakePlugin, Node, running_node
 from tests.support.silent_plugin import until_true

@@ -15,7 +15,7 @@ import pytest
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.devices import endpoint
-from simkubelet.node import PLUGINS_REGISTRY
+from simkubelet.node_tree import PLUGINS_REGISTRY
 from simkubelet.registration import plugin_registration
 from tests.support.node import FakePlugin, Node
 from tests.support.patience import LIMIT_S

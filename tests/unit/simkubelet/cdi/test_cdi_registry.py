@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from simkubelet.apis.cdi import ContainerEdits
 from simkubelet.cdi import CdiRegistry, UnresolvableDevicesError, parse_spec
 from simkubelet.cdi.registry import SpecFile
+from simkubelet.node_tree import FileTree
+from tests.support.decoy import Decoy
 
 
 def text(devices: Sequence[str], *, value: str = "x", own: str | None = None, kind: str = "vendor.com/gpu") -> str:
@@ -34,13 +37,17 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "static", tmp_path / "dynamic"
 
 
+def load(folders: Sequence[Path], *others: str) -> CdiRegistry:
+    return CdiRegistry.load(FileTree(folders[0].parent), [f"/{name}" for name in ("static", "dynamic", *others)])
+
+
 def test_specs_of_all_folders_count_and_other_files_do_not(folders):
     (folders[0] / "a.json").write_text(text(["a"]))
     (folders[1] / "b.yaml").write_text(text(["b"]))
     (folders[1] / "c.yml").write_text(text(["c"]))
     (folders[1] / "folder.json").mkdir()
 
-    registry = CdiRegistry.load([*folders, folders[0] / "missing"])
+    registry = load(folders, "missing")
 
     assert sorted(registry.devices) == ["vendor.com/gpu=a", "vendor.com/gpu=b"]
     assert registry.problems == ()
@@ -50,7 +57,7 @@ def test_later_folder_hides_a_device_of_an_earlier_one(folders):
     (folders[0] / "z.json").write_text(text(["a", "b"], value="static"))
     (folders[1] / "a.json").write_text(text(["a"], value="dynamic"))
 
-    registry = CdiRegistry.load(folders)
+    registry = load(folders)
 
     assert registry.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"]).env == ("a=dynamic", "b=static")
     assert registry.problems == ()
@@ -60,11 +67,11 @@ def test_device_that_two_files_of_a_folder_define_is_in_neither(folders):
     (folders[0] / "one.json").write_text(text(["a", "b"]))
     (folders[0] / "two.json").write_text(text(["a"]))
 
-    registry = CdiRegistry.load(folders)
+    registry = load(folders)
 
     assert list(registry.devices) == ["vendor.com/gpu=b"]
     assert registry.problems == (
-        f'conflicting device "vendor.com/gpu=a" (specs "{folders[0]}/two.json", "{folders[0]}/one.json")',
+        'conflicting device "vendor.com/gpu=a" (specs "/static/two.json", "/static/one.json")',
     )
 
 
@@ -74,7 +81,7 @@ def test_unusable_file_keeps_no_other_from_use(folders):
     (folders[0] / "link.json").symlink_to("nowhere")
     (folders[0] / "good.json").write_text(text(["a"]))
 
-    registry = CdiRegistry.load(folders)
+    registry = load(folders)
 
     assert list(registry.devices) == ["vendor.com/gpu=a"]
     assert [problem.split(":")[0].rpartition("/")[2] for problem in registry.problems] == [
@@ -84,18 +91,37 @@ def test_unusable_file_keeps_no_other_from_use(folders):
     ]
 
 
+def test_entry_that_is_no_file_keeps_no_other_from_use(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    decoy = Decoy(tmp_path.parent / f"{tmp_path.name}-decoy")
+    (decoy.place / "s.json").write_text(text(["outside"]))
+    os.mkfifo(folders[0] / "fifo.json")
+    (folders[0] / "itself.json").symlink_to("itself.json")
+    (folders[0] / "out.json").symlink_to(decoy.place / "s.json")
+    (folders[0] / "up.json").symlink_to(f"../../{decoy.place.name}/s.json")
+    (folders[0] / "good.json").write_text(text(["a"]))
+    folders[1].rmdir()
+    folders[1].symlink_to(decoy.place)
+
+    registry = load(folders)
+
+    assert list(registry.devices) == ["vendor.com/gpu=a"]
+    assert [problem.partition(":")[0] for problem in registry.problems] == [
+        f"/static/{name}.json" for name in ("fifo", "itself", "out", "up")
+    ]
+
+
 def test_unresolvable_devices_are_all_named_in_their_order(folders):
     (folders[0] / "good.json").write_text(text(["a"]))
 
     with pytest.raises(UnresolvableDevicesError, match=r"^unresolvable CDI devices v/c=2, v/c=1$") as raised:
-        CdiRegistry.load(folders).edits(["v/c=2", "vendor.com/gpu=a", "v/c=1"])
+        load(folders).edits(["v/c=2", "vendor.com/gpu=a", "v/c=1"])
 
     assert raised.value.devices == ("v/c=2", "v/c=1")
 
 
 KINDS = ("v.com/a", "v.com/b", "v.com/c")
 REGISTRY = CdiRegistry(
-    SpecFile(Path(kind), 0, parse_spec(text(["d0", "d1", "d2"], value=kind, own=kind, kind=kind))) for kind in KINDS
+    SpecFile(kind, 0, parse_spec(text(["d0", "d1", "d2"], value=kind, own=kind, kind=kind))) for kind in KINDS
 )
 
 

@@ -15,8 +15,8 @@ from simkubelet.dra.checkpoint import CHECKPOINT_NAME
 from simkubelet.model.pod import Pod
 from simkubelet.model.pod_status import Waiting
 from simkubelet.model.version import EXTENDED_CLAIMS
-from simkubelet.node import PLUGINS_REGISTRY
-from simkubelet.node import POD_RESOURCES as POD_RESOURCES_FOLDER
+from simkubelet.node_tree import PLUGINS_REGISTRY
+from simkubelet.node_tree import POD_RESOURCES as POD_RESOURCES_FOLDER
 from tests.support.claim_node import CLAIMS, ENDPOINT, REGISTRATION, SLICES, ClaimNode, claim_node
 from tests.support.dra_node import DRIVER
 from tests.support.grpc_peers import POD_RESOURCES, calls

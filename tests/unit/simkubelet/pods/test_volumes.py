@@ -114,7 +114,7 @@ def furnish(node: Path) -> None:
         ("/etc/passwd/folder", "DirectoryOrCreate", "mkdir /etc/passwd: not a directory"),
         ("/etc/passwd/file", "FileOrCreate", "open /etc/passwd/file: not a directory"),
         ("/not/there/file", "FileOrCreate", "open /not/there/file: no such file or directory"),
-        ("/out/folder", "DirectoryOrCreate", "mkdir /out/folder: read-only file system"),
+        ("/out/folder", "DirectoryOrCreate", "mkdir /out: file exists"),
         ("/etc/../up", "DirectoryOrCreate", "invalid HostPath `/etc/../up`: must not contain '..'"),
         ("/x", "Sometimes", "Sometimes is an invalid volume type"),
     ],
