@@ -20,7 +20,7 @@ from simkubelet.host import UnreadError, is_unread, one_line
 from simkubelet.model.errors import HostError, PluginError
 
 from ..play.interruption import Interrupted
-from ..report.written import make_folder, written_for
+from ..report.written import Kind, make_folder, make_place, page_in, written_for
 from .campaign import Campaign
 from .results import Results
 from .workers import Workers, dask_workers, local_workers
@@ -62,10 +62,11 @@ def run_campaign(settings: Settings) -> int:
         Interrupted: A signal ended the run; what was found by then is printed and written.
     """
     began = time.monotonic()
-    for option, folder in (("--findings", settings.findings), ("--report", settings.page)):
-        if folder is not None:
-            with written_for(option):
-                make_folder(folder)
+    with written_for("--findings", settings.findings):
+        make_folder(settings.findings)
+    if settings.page is not None:
+        with written_for("--report", settings.page):
+            page_in(settings.page)
     with Results(settings.results, settings.seed, secrets.randbits(31)) as results:
         before = results.count
         progress = _Progress(results, before, began)
@@ -137,15 +138,16 @@ class _Progress:
 def _finish(results: Results, settings: Settings, before: int, wall_s: float) -> None:
     """Write the smallest stories and the page, and print what was found."""
     findings = results.findings()
-    with written_for("--findings"):
+    with written_for("--findings", settings.findings):
         for finding in findings:
             if finding.shrunk is not None:
                 path = settings.findings / f"{finding.shrunk.name}.yaml"
+                make_place(path, Kind("a finding of this campaign", f"name: {finding.shrunk.name}\n".encode()))
                 path.write_text(finding.shrunk.text, encoding="utf-8")
     if settings.page is not None:
         from .page import write_page
 
-        with written_for("--report"):
+        with written_for("--report", settings.page):
             write_page(settings.page, results)
     played = results.count - before
     click.echo(f"{results.count:,} stories, {played:,} of them in this run: {played / max(wall_s, 1e-9):.1f} a second")

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ..report.page import NAME, rendered_from
-from ..report.written import make_folder
+from ..report.page import rendered_from
+from ..report.written import page_in
 from .results import Finding, Results
 
 _HERE: Final = Path(__file__).parent
@@ -65,8 +65,7 @@ def write_page(directory: Path, results: Results) -> Path:
     Raises:
         OSError: It cannot be written.
     """
-    make_folder(directory)
-    path = directory / NAME
+    path = page_in(directory)
     path.write_text(html(results, datetime.now(UTC)), encoding="utf-8", errors="replace")
     return path
 

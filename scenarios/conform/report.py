@@ -16,7 +16,7 @@ from simkubelet.host import one_line
 from ..play.console import counted, print_line, result_line
 from ..play.failure import failure_lines
 from ..play.junit import Case, suite_of, xml_of
-from ..report.written import make_folder, written_for
+from ..report.written import JUNIT, make_place, written_for
 from .checks import GROUPS, Check
 from .conform import Result, Status
 from .tested_plugin import Subject
@@ -88,7 +88,12 @@ class Report:
         """Write the files, and print the table by groups, what each failure shows, and the totals."""
         order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self.results, key=lambda result: order[result.check.id])
-        self._write(results)
+        try:
+            self._write(results)
+        finally:
+            self._show(results)
+
+    def _show(self, results: Sequence[Result]) -> None:
         self._print(Text())
         for group, title in GROUPS.items():
             self._show_group(title, [result for result in results if result.check.group == group])
@@ -100,7 +105,7 @@ class Report:
     def _write(self, results: Sequence[Result] = ()) -> None:
         for option, path, write in (("--junit", self._junit, _write_junit), ("--report", self._page, self._write_page)):
             if path is not None:
-                with written_for(option):
+                with written_for(option, path):
                     write(path, results)
 
     def _write_page(self, directory: Path, results: Sequence[Result]) -> None:
@@ -136,7 +141,7 @@ def _word(result: Result) -> tuple[str, str]:
 
 
 def _write_junit(path: Path, results: Sequence[Result]) -> None:
-    make_folder(path.parent)
+    make_place(path, JUNIT)
     path.write_bytes(junit_xml(results))
 
 

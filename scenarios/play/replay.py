@@ -56,7 +56,7 @@ def write_replay(directory: Path, trace: Path, stories: Mapping[str, Sequence[En
 
     reported = [_reported(story, entries) for story, entries in stories.items()]
     longest_s = max(story.verdict.duration_s for story in reported)
-    with written_for("--report"):
+    with written_for("--report", directory):
         write_report(directory, reported, longest_s, f"simkubelet replay {trace.name}")
 
 

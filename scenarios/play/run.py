@@ -12,7 +12,7 @@ from simkubelet.host import one_line
 from simkubelet.model.errors import InputError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
-from ..report.written import make_folder, written_for
+from ..report.written import JUNIT, TRACE, make_place, written_for
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
 from .console import Screen, console, workspace
@@ -42,22 +42,29 @@ class Outputs:
             played: The stories of the run, in order.
             summaries: Name of a story -> what it is about, in a sentence.
             wall_s: How long the run took until now.
+
+        Raises:
+            InputError: One cannot be written, or is there and of another kind.
+            HostError: The disk is full.
         """
         if self.junit is not None:
-            make_folder(self.junit.parent)
-            self.junit.write_bytes(junit_xml([one.verdict for one in played]))
+            with written_for("--junit", self.junit):
+                make_place(self.junit, JUNIT)
+                self.junit.write_bytes(junit_xml([one.verdict for one in played]))
         if self.trace is not None:
-            make_folder(self.trace.parent)
-            with self.trace.open("w", encoding="utf-8") as stream:
-                for one in played:
-                    write_lines(one.events, stream, one.verdict.scenario)
+            with written_for("--trace", self.trace):
+                make_place(self.trace, TRACE)
+                with self.trace.open("w", encoding="utf-8") as stream:
+                    for one in played:
+                        write_lines(one.events, stream, one.verdict.scenario)
         if self.report is not None:
             from ..report.page import Reported, write_report
 
             reported = [
                 Reported(one.verdict, summaries.get(one.verdict.scenario, ""), one.recordings()) for one in played
             ]
-            write_report(self.report, reported, wall_s)
+            with written_for("--report", self.report):
+                write_report(self.report, reported, wall_s)
 
 
 class Results:
@@ -147,7 +154,8 @@ def run(
     began = time.monotonic()
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:
         results = Results(jobs, screen)
-        _write_first(outputs, results.played, summaries)
+        # Before anything starts: the files are there whatever ends the run, and a wrong path is found.
+        outputs.write(results.played, summaries, 0.0)
         failure: SimkubeletError | None = None
         try:
             run_interruptibly(_play(jobs, options, count, results, play))
@@ -156,7 +164,10 @@ def run(
                 raise
             failure = error
     # The files first: what is printed may take as long as somebody reads.
-    outputs.write(results.played, summaries, time.monotonic() - began)
+    try:
+        outputs.write(results.played, summaries, time.monotonic() - began)
+    except SimkubeletError as error:
+        failure = failure or error
     screen.summarize(results.verdicts, time.monotonic() - began, hint)
     if failure is not None:
         raise failure
@@ -178,15 +189,3 @@ async def _play(jobs: Sequence[Job], options: Options, count: int | None, result
     if count is not None and count > 1:
         raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")
     return await play_on_cluster(jobs, options, results)
-
-
-def _write_first(outputs: Outputs, played: Sequence[Played], summaries: Mapping[str, str]) -> None:
-    """Write the files before anything starts: they are there whatever ends the run, and a wrong path is found."""
-    single = (
-        ("--junit", Outputs(junit=outputs.junit)),
-        ("--trace", Outputs(trace=outputs.trace)),
-        ("--report", Outputs(report=outputs.report)),
-    )
-    for option, one in single:
-        with written_for(option):
-            one.write(played, summaries, 0.0)

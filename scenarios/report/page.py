@@ -23,9 +23,8 @@ from ..trace.trace import Entry
 from .differences import differences, lane_of
 from .messages import clipped
 from .timeline import read
-from .written import make_folder
+from .written import page_in
 
-NAME: Final = "index.html"
 _HERE: Final = Path(__file__).parent
 _CONTROL: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS: Final = {
@@ -68,8 +67,7 @@ def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, ti
     Raises:
         OSError: It cannot be written.
     """
-    make_folder(directory)
-    path = directory / NAME
+    path = page_in(directory)
     # A plugin's output may have bytes that are no text.
     path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8", errors="replace")
     return path
