@@ -6,6 +6,8 @@ batch come in one transaction. The file is in WAL mode, so that it can be read w
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -67,17 +69,20 @@ class Results:
 
     def __init__(self, path: Path, seed: int | None, default_seed: int) -> None:
         self._path = path
+        self._lock = self._locked()
         try:
-            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database = sqlite3.connect(path.absolute(), isolation_level=None)
         except sqlite3.Error as error:
+            os.close(self._lock)
             raise InputError(f"--results: {path} cannot be opened: {error}") from None
         try:
             self.seed = self._prepare(seed, default_seed)
         except sqlite3.Error as error:
-            self._database.close()
-            raise InputError(f"--results: {path} is no file of a campaign: {error}; name another file") from None
+            self._close()
+            kind = HostError if "disk" in str(error) else InputError
+            raise kind(f"--results: {path} is no file of a campaign: {error}; name another file") from None
         except BaseException:
-            self._database.close()
+            self._close()
             raise
 
     def __enter__(self) -> Self:
@@ -86,28 +91,49 @@ class Results:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self._database.close()
+        # Not before: it would also end the locks of SQLite, which are the process's.
+        os.close(self._lock)
+
+    def _locked(self) -> int:
+        """The file, locked for as long as the campaign goes on, and made where it is missing."""
+        try:
+            lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise InputError(f"--results: {self._path} cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise InputError(
+                f"--results: another campaign goes on in {self._path}; wait for it, or name another file"
+            ) from None
+        return lock
 
     def _prepare(self, seed: int | None, default_seed: int) -> int:
-        if self._names() - {"campaign", "stories", "findings"}:
+        # All that may refuse the file comes before the first change of it.
+        names = self._names()
+        if names - {"campaign", "stories", "findings"} or (names and "campaign" not in names):
             raise InputError(f"--results: {self._path} has tables of something else; name another file")
+        row = self._database.execute("SELECT format, seed FROM campaign").fetchone() if names else None
+        if row is not None and row[0] != self.format:
+            raise InputError(f"--results: {self._path} is of another version or kind of campaign; name another file")
+        if row is not None and seed not in (None, int(row[1])):
+            raise InputError(
+                f"--results: {self._path} has a campaign with seed {row[1]}; continue it without --seed, or name "
+                "another file"
+            )
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_TABLES)
-        row = self._database.execute("SELECT format, seed FROM campaign").fetchone()
-        if row is None:
-            new = default_seed if seed is None else seed
-            self._database.execute("INSERT INTO campaign VALUES (?, ?)", (self.format, new))
-            return new
-        kept = int(row[1])
-        if row[0] != self.format:
-            raise InputError(f"--results: {self._path} is of another version or kind of campaign; name another file")
-        if seed not in (None, kept):
-            raise InputError(
-                f"--results: {self._path} has a campaign with seed {kept}; continue it without --seed, or name another "
-                "file"
-            )
-        return kept
+        if row is not None:
+            return int(row[1])
+        new = default_seed if seed is None else seed
+        self._database.execute("INSERT INTO campaign VALUES (?, ?)", (self.format, new))
+        return new
 
     def _names(self) -> set[str]:
         return {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

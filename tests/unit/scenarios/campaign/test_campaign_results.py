@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,8 +20,16 @@ from simkubelet.model.errors import InputError
 Play = Callable[..., Played]
 
 
-def test_opened_again_it_goes_on_with_its_seed_and_what_is_missing(results: Results, file: Path, play: Play) -> None:
-    results.add([play(0), play(1), play(4)])
+@pytest.fixture
+def ended(file: Path) -> Path:
+    """The file of a campaign that has ended, before it had played anything."""
+    with Results(file, 7, 0):
+        return file
+
+
+def test_opened_again_it_goes_on_with_its_seed_and_what_is_missing(file: Path, play: Play) -> None:
+    with Results(file, 7, 0) as results:
+        results.add([play(0), play(1), play(4)])
 
     with Results(file, None, 99) as again:
         assert (again.seed, again.count) == (7, 3)
@@ -30,7 +39,7 @@ def test_opened_again_it_goes_on_with_its_seed_and_what_is_missing(results: Resu
 
 @given(played=st.sets(st.integers(0, 30)), most=st.integers(0, 35))
 def test_every_story_is_either_played_or_missing(played: set[int], most: int) -> None:
-    with Results(Path(":memory:"), 7, 0) as results:
+    with tempfile.TemporaryDirectory() as folder, Results(Path(folder, "file"), 7, 0) as results:
         results.add([Played(number, "passed", "", 3, 0.1, 0.0) for number in played])
 
         assert list(results.missing(most)) == sorted(set(range(most)) - played)
@@ -67,10 +76,11 @@ def test_failures_with_the_same_signature_are_one_finding(results: Results, play
     assert (rare.count, rare.number, rare.reason) == (1, 8, "another")
 
 
-def test_smallest_story_stays_with_its_finding(results: Results, file: Path, play: Play) -> None:
-    results.add([play(2, "red-1 in p1 and in p3")])
+def test_smallest_story_stays_with_its_finding(file: Path, play: Play) -> None:
     shrunk = Shrunk("seed-7-story-2", "name: seed-7-story-2\n", 2, is_repeated=True)
-    results.add_finding(results.findings()[0].signature, shrunk)
+    with Results(file, 7, 0) as results:
+        results.add([play(2, "red-1 in p1 and in p3")])
+        results.add_finding(results.findings()[0].signature, shrunk)
 
     with Results(file, 7, 0) as again:
         (finding,) = again.findings()
@@ -78,9 +88,9 @@ def test_smallest_story_stays_with_its_finding(results: Results, file: Path, pla
     assert finding.shrunk == shrunk
 
 
-def test_another_seed_for_the_file_is_refused(results: Results, file: Path) -> None:
+def test_another_seed_for_the_file_is_refused(ended: Path) -> None:
     with pytest.raises(InputError, match=r"has a campaign with seed 7; continue it without --seed, or name another"):
-        Results(file, 8, 0)
+        Results(ended, 8, 0)
 
 
 def test_file_that_is_no_database_is_refused(file: Path) -> None:
@@ -90,25 +100,43 @@ def test_file_that_is_no_database_is_refused(file: Path) -> None:
         Results(file, None, 0)
 
 
-def test_database_of_another_program_is_refused_and_stays_as_it_is(file: Path) -> None:
+@pytest.mark.parametrize("table", ["shopping (what TEXT)", "stories (title TEXT)", "campaign (party TEXT)"])
+def test_database_of_another_program_is_refused_and_stays_as_it_is(file: Path, table: str) -> None:
     with sqlite3.connect(file) as other:
-        other.execute("CREATE TABLE shopping (what TEXT)")
+        other.execute(f"CREATE TABLE {table}")
     other.close()
     before = file.read_bytes()
 
-    with pytest.raises(InputError, match="has tables of something else"):
+    with pytest.raises(InputError, match=r"has tables of something else|is no file of a campaign"):
         Results(file, None, 0)
 
     assert file.read_bytes() == before
 
 
-def test_file_of_another_version_is_refused(results: Results, file: Path) -> None:
-    with sqlite3.connect(file) as other:
+def test_second_campaign_on_the_file_is_refused_and_the_first_goes_on(results: Results, file: Path, play: Play) -> None:
+    with pytest.raises(InputError, match=r"^--results: another campaign goes on in .*; wait for it, or name another"):
+        Results(file, None, 0)
+
+    results.add([play(0)])
+    assert results.count == 1
+
+
+def test_campaign_killed_while_it_made_its_file_begins_again(file: Path) -> None:
+    with sqlite3.connect(file) as begun:
+        begun.execute("CREATE TABLE campaign (format TEXT NOT NULL, seed INTEGER NOT NULL)")
+    begun.close()
+
+    with Results(file, None, 99) as results:
+        assert (results.seed, results.count) == (99, 0)
+
+
+def test_file_of_another_version_is_refused(ended: Path) -> None:
+    with sqlite3.connect(ended) as other:
         other.execute("UPDATE campaign SET format = 'simkubelet campaign 9'")
     other.close()
 
     with pytest.raises(InputError, match="is of another version or kind of campaign"):
-        Results(file, None, 0)
+        Results(ended, None, 0)
 
 
 def test_file_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
