@@ -5,22 +5,20 @@ Only batches are under way, never their results: whatever ends this process, a s
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from simkubelet.model.errors import HostError, SimkubeletError
 
+from ..backends.world.folders import CAMPAIGN_PREFIX, SHARED_MEMORY, new_folder, remove_left
 from .player import Played, play_batch
 from .results import Results
 from .shrinker import Shrunk, shrink
@@ -36,8 +34,6 @@ _FIRST_BATCH: Final = 5
 _AHEAD: Final = 2
 """Batches for each worker that are handed out."""
 _LOOK_S: Final = 0.5
-_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of its own is made there
-_PREFIX: Final = "sk-camp-"
 
 
 @dataclass(slots=True)
@@ -144,46 +140,16 @@ def _reason(error: Exception) -> str:
 def _folder(is_local: bool) -> Iterator[Path | None]:
     """Where the workers make the stories' folders; each machine of a cluster has its own place for such.
 
-    It is locked as long as the campaign lives, so the next one knows those that killed campaigns have left.
+    The next campaign removes those that killed ones have left.
     """
     if not is_local:
         yield None
         return
-    place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
-    for left in place.glob(f"{_PREFIX}*"):
-        _remove(left)
-    lock = None
-    while lock is None:
-        # Another campaign that begins now may take the folder for one that was left, until it is locked.
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        lock = _locked(folder)
+    place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    remove_left(place, CAMPAIGN_PREFIX)
+    folder = new_folder(place, CAMPAIGN_PREFIX)
     try:
-        yield folder
+        yield folder.path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder of a campaign that was killed; that of one under way stays."""
-    lock = _locked(folder)
-    if lock is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _locked(folder: Path) -> int | None:
-    """Lock a folder; None where somebody else has locked it, or has removed it."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    if os.fstat(descriptor).st_nlink:
-        return descriptor
-    os.close(descriptor)
-    return None
+        with suppress(HostError):
+            folder.remove()

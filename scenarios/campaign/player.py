@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import re
-import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pydantic import ValidationError
 
 from simkubelet.host import raise_limit
 
+from ..backends.world.folders import MARK, own_folder
 from ..evaluation.verdict import Outcome, Verdict
 from ..play.runner import play
 from ..story.document import Document, Positioned
@@ -114,16 +114,16 @@ async def _play_all(
 async def _play(plan: Plan, number: int, directory: Path | None) -> Played:
     name = f"story-{number}"
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="s-", dir=directory) as folder:
+    with own_folder(directory) as folder:
         story = story_of(plan, name, f"Story {number} of a campaign.")
         steps = len(story["steps"])
         try:
             # Its text would take half of the time that it takes to play it.
             document = Document(Path(f"{name}.yaml"), Scenario.model_validate(story), Positioned())
-            world = CampaignWorld(document.scenario, Path(folder))
+            world = CampaignWorld(document.scenario, folder)
             verdict = await play(document, world, timeout_s=_LIMIT_S)
             outcome, reason = _outcome(verdict)
-            if outcome == "passed" and os.listdir(folder):  # noqa: PTH208  # as below
+            if outcome == "passed" and os.listdir(folder) != [MARK]:  # noqa: PTH208  # as below
                 outcome, reason = "failed", f"{_LEFT_BEHIND}the folder of its nodes"
         except ValidationError as error:
             # A plan that was made smaller may be no story any more.

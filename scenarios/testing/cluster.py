@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from simkubelet.host import raise_limit
 from simkubelet.model.errors import InputError
 
-from ..backends.world.node import new_folder, removed_at_end
+from ..backends.world.folders import own_folder
 from ..story.specs import PluginSpec
 from ..up.cluster import ClusterSpec, LiveCluster
 from ..up.plugin_images import BUNDLED_IMAGES
@@ -58,7 +58,7 @@ class AsyncCluster:
     async def __aenter__(self) -> Self:
         raise_limit()
         async with AsyncExitStack() as stack:
-            folder = stack.enter_context(removed_at_end(new_folder(None)))
+            folder = stack.enter_context(own_folder(None))
             self._live = await stack.enter_async_context(LiveCluster(self._spec, folder))
             self._stack = stack.pop_all()
         return self

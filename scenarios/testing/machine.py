@@ -8,8 +8,9 @@ from typing import Any
 
 from fakegpu import Machine
 
+from ..backends.world.folders import own_folder
 from ..backends.world.hardware import make_gpus
-from ..backends.world.node import as_story_errors, new_folder, removed_at_end
+from ..backends.world.node import as_story_errors
 from .checked import checked_node
 
 
@@ -25,7 +26,7 @@ def running_machine(gpus: Mapping[str, Any]) -> Iterator[Machine]:
         HostError: The machine cannot make them.
     """
     spec = checked_node({"name": "node-1", "gpus": gpus}).gpus
-    with removed_at_end(new_folder(None)) as folder:
+    with own_folder(None) as folder:
         with as_story_errors():
             machine = make_gpus(folder / "machine", **spec.model_dump())  # type: ignore[union-attr]  # it was given
         try:

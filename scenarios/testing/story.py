@@ -6,7 +6,6 @@ import logging
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from simkubelet.model.errors import InputError
 
+from ..backends.world.folders import own_folder
 from ..evaluation.verdict import Outcome, Verdict
 from ..play.failure import failure_lines
 from ..play.job import Job, Options, play_job, prepare
@@ -146,10 +146,10 @@ def replacements(path: Path, plugin: _Command | Mapping[str, _Command] | None) -
 
 def play(job: Job) -> PlayedStory:
     """Play a story; returns when everything has been ended and removed."""
-    with _own_log(), tempfile.TemporaryDirectory(prefix="sk-") as folder, running() as loop:
-        here = replace(job, options=replace(job.options, directory=Path(folder)))
+    with _own_log(), own_folder(None) as folder, running() as loop:
+        here = replace(job, options=replace(job.options, directory=folder))
         played = loop.run(play_job(here, lambda title: None))
-        verdict = _away_from(played.verdict, Path(folder))
+        verdict = _away_from(played.verdict, folder)
     lines = failure_lines(verdict) or ((verdict.reason, *verdict.remedies) if verdict.reason else ())
     return PlayedStory(verdict, played.events, "\n".join(lines))
 

@@ -46,7 +46,10 @@ def _checked_runtime_config(values: tuple[str, ...], kubernetes: str) -> dict[st
 
 
 _cluster = click.option(
-    "--cluster", metavar="NAME", callback=checked_name, help="The cluster (default: that of KUBECONFIG if several run)."
+    "--cluster",
+    metavar="NAME",
+    callback=checked_name,
+    help="The cluster (default: that of KUBECONFIG; if that is not set, the only one that runs).",
 )
 
 
@@ -258,6 +261,6 @@ def reboot(node: str, cluster: str | None) -> None:
 
 
 def _do(cluster: str | None, verb: str, node: str) -> None:
-    from .running import ask
+    from .control_socket import ask
 
     click.echo(ask(cluster, {verb: {"node": node}}))

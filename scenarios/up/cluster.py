@@ -42,12 +42,14 @@ from simkubelet.cluster import (
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, version
 
-from ..backends.world.node import SimNode, new_folder, removed_at_end
+from ..backends.world.folders import own_folder
+from ..backends.world.node import SimNode
 from ..story.specs import NodeSpec, PluginSpec
 from ..trace.trace import Broadcast
+from .control_socket import server_of, serving
 from .controls import Controls
 from .nodes import LiveNodes, keep_until_interrupted
-from .running import claimed, control_socket, kubeconfig_path, serving, written
+from .running import About, claimed, control_socket, introduce, kubeconfig_path, written
 
 _AFTER_EXPIRY_S: Final = 1.0
 
@@ -208,14 +210,16 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
         kubeconfig = where.kubeconfig or kubeconfig_path(own)
         folder = own
         if where.directory is not None:
-            folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
+            folder = stack.enter_context(own_folder(where.directory))
         cluster = LiveCluster(spec, folder)
         if spec.is_watched:
             stack.enter_context(cluster.live.shown(f"cluster '{spec.name}'"))
         page = await stack.enter_async_context(_served(cluster, spec)) if spec.web_port is not None else None
         await stack.enter_async_context(cluster)
-        stack.enter_context(written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
+        access = cluster.api.kubeconfig()
+        stack.enter_context(written(kubeconfig, yaml.safe_dump(access, sort_keys=False)))
         await stack.enter_async_context(serving(control_socket(own), cluster.controls.perform))
+        introduce(own, About(server_of(access["clusters"][0]["cluster"], own), tuple(cluster.nodes)))
         _introduce(cluster, spec, kubeconfig, page)
         await asyncio.get_running_loop().create_future()
 

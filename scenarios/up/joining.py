@@ -35,11 +35,12 @@ from simkubelet.remote import (
 )
 
 from ..backends.join.backend import server_version
-from ..backends.world.node import new_folder, removed_at_end
+from ..backends.world.folders import own_folder
 from ..story.specs import NodeSpec, PluginSpec
+from .control_socket import serving
 from .controls import Controls
 from .nodes import LiveNodes, complain, keep_until_interrupted
-from .running import claimed, control_socket, serving
+from .running import About, Server, claimed, control_socket, introduce
 
 JOINED: Final = "simkubelet/joined"
 """The label of joined nodes, by which users choose them and the next process knows those of a killed one."""
@@ -91,7 +92,7 @@ async def _keep(spec: JoinSpec) -> None:
     access = read_kubeconfig(spec.kubeconfig, spec.context)
     async with AsyncExitStack() as stack:
         own = stack.enter_context(claimed(spec.name, "--name-prefix"))
-        folder = own if spec.directory is None else stack.enter_context(removed_at_end(new_folder(spec.directory)))
+        folder = own if spec.directory is None else stack.enter_context(own_folder(spec.directory))
         specs = await _checked(spec, access)
         names = [one.name for one in specs]
         agent, say = f"simkubelet-join/{spec.name}", partial(_say_whether_up, access.url)
@@ -116,6 +117,7 @@ async def _keep(spec: JoinSpec) -> None:
         stack.push_async_callback(_said_if_refused, partial(drain, client, cluster, names), _DRAIN_S, "are not drained")
         controls = Controls(spec.name, live, cluster)
         await stack.enter_async_context(serving(control_socket(own), controls.perform))
+        introduce(own, About(Server(access.url, access.authority), tuple(names)))
         # Who reads that nodes have joined may label them.
         await cluster.until_sent()
         _introduce(live, specs, access.url)

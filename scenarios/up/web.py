@@ -30,7 +30,7 @@ from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 from ..report.history import History
 from ..report.timeline import of
 from ..trace.trace import Entry
-from .running import Perform
+from .control_socket import Perform
 
 MOST_MESSAGES: Final = 300
 """Messages that the page shows."""

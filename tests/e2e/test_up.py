@@ -108,6 +108,10 @@ def test_two_clusters_run_side_by_side() -> None:
             assert of_none.command("simkubelet kubelet restart node-1", fails=True) == (
                 "error: 2 clusters run: choose one with KUBECONFIG or --cluster: left, right\n"
             )
+            of_nobody = replace(left, env={**left.env, "KUBECONFIG": "/nope"})
+            assert of_nobody.command("simkubelet kubelet restart node-1", fails=True) == (
+                "error: KUBECONFIG: '/nope' does not exist; unset it, name another file, or choose one with --cluster\n"
+            )
             assert (
                 left.command("simkubelet kubelet stop node-1 --cluster right") == "the kubelet of node-1 is stopped\n"
             )

@@ -28,7 +28,7 @@ _LOADED: Final = (
     *("plugin.gopher.command", "plugin.stub.command", "fakegpu.cli.main", "fakegpu.cli.fault_commands"),
     *("fakegpu.cli.gpu_commands", "fakegpu.cli.load_command", "fakegpu.cli.machine_commands", "fakegpu.faults.faults"),
     *("fakegpu.load", "fakegpu.machine.inventory", "fakegpu.machine.settings", "fakegpu.files.tree", "runpy"),
-    *("scenarios.campaign.command", "scenarios.up.cli", "scenarios.up.joining", "scenarios.up.running"),
+    *("scenarios.campaign.command", "scenarios.up.cli", "scenarios.up.joining", "scenarios.up.control_socket"),
 )
 _ANSWERS_WITHIN_S: Final = 120.0
 """A guard only: a program that does not answer hangs."""

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 from simkubelet.model.errors import HostError, InputError
 
 from ...story.model import Scenario
+from ..world.folders import new_folder
 from .backend import KindBackend
 from .docker import output_of
 from .image import ImageSource, PluginImage, image_source
@@ -75,8 +75,8 @@ class KindCluster:
         self._keep = keep
         self._count = count
         self._lock: socket.socket | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="sk-kind-")
-        self.kubeconfig = Path(self._folder.name) / "kubeconfig"
+        self._folder = new_folder(None)
+        self.kubeconfig = self._folder.path / "kubeconfig"
 
     @property
     def stays(self) -> bool:
@@ -107,7 +107,7 @@ class KindCluster:
             if not self.stays:
                 await output_of("kind", "delete", "cluster", "--name", self.name, "--kubeconfig", str(self.kubeconfig))
         finally:
-            self._folder.cleanup()
+            self._folder.remove()
             if self._lock is not None:
                 self._lock.close()
 

@@ -48,8 +48,9 @@ from ...trace.events import ClockAdvanced
 from ...trace.snapshot import NodeView, PodView, Snapshot
 from ...trace.trace import Trace
 from ..world.checkpoint import checkpoint_view, claim_users, read_checkpoint, read_claims
+from ..world.folders import OwnFolder, new_folder
 from ..world.logs import KubeletLogs
-from ..world.node import SimNode, new_folder, remove_folder
+from ..world.node import SimNode
 from ..world.plugin_process import PluginProcess
 from ..world.plugin_reports import StubEndedError
 from ..world.plugins import SimPlugins, needs_view
@@ -93,7 +94,7 @@ class SimulatedWorld:
         self._logs = KubeletLogs(self._clock.now)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
-        self._folder: Path | None = None
+        self._folder: OwnFolder | None = None
         self._kubeconfig: Path | None = None
         self.logs: tuple[Path, ...] = ()
         self._nodes: dict[str, SimNode] = {}
@@ -157,7 +158,7 @@ class SimulatedWorld:
     @property
     def kept(self) -> Path | None:
         """The folder with one for each node; see `Backend`."""
-        return self._folder if self._keep else None
+        return self._folder.path if self._keep and self._folder is not None else None
 
     @property
     def places(self) -> Mapping[str, str]:
@@ -307,9 +308,9 @@ class SimulatedWorld:
     async def _build(self) -> None:
         self._folder = new_folder(self._base)
         self._logs.start()
-        self._kubeconfig = await self._cluster.start(self._folder, self._kubelets)
+        self._kubeconfig = await self._cluster.start(self._folder.path, self._kubelets)
         for spec in self._scenario.nodes:
-            node = SimNode(spec, self._folder / spec.name, self._scenario.changed_files)
+            node = SimNode(spec, self._folder.path / spec.name, self._scenario.changed_files)
             self._nodes[node.name] = node
             node.create()
             context = NodeContext(self._clock, self._cluster.api, self._observe, self._group)
@@ -347,7 +348,10 @@ class SimulatedWorld:
         if has_failed:
             self.logs = tuple(log for node in self._nodes.values() for log in node.logs)
         if not self._keep:
-            remove_folder(self._folder, but=self.logs)
+            self._folder.remove(but=self.logs)
+            if self._base is not None:
+                # Nobody but its user removes what is left there.
+                self._folder.release()
 
     def _observe(self, event: NodeEvent) -> None:
         match event:

@@ -7,12 +7,8 @@ into folders that it shares with the host) and ``logs/`` (what the kubelet and t
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -27,6 +23,7 @@ from simkubelet.model.version import version
 from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
+from .folders import own_folder
 from .node_files import SimFiles
 
 if TYPE_CHECKING:
@@ -201,25 +198,6 @@ def _text_of(file: Path) -> str | None:
         return None
 
 
-def new_folder(base: Path | None) -> Path:
-    """Make a new folder for the nodes, with a short name as sockets are made below it.
-
-    Args:
-        base: Where; it is made where it does not exist. The system's place for temporary files where it is None.
-
-    Raises:
-        InputError: No folder can be made there.
-        HostError: There is no space left.
-    """
-    place = Path(os.path.realpath(base or tempfile.gettempdir()))
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="sk-", dir=place))
-    except OSError as error:
-        kind = HostError if error.errno == errno.ENOSPC else InputError
-        raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
-
-
 def check_base(base: Path | None, nodes: Iterable[str]) -> None:
     """Check that the folders of nodes can be made below a folder, and hold their sockets.
 
@@ -227,48 +205,9 @@ def check_base(base: Path | None, nodes: Iterable[str]) -> None:
         InputError: They cannot.
         HostError: There is no space left.
     """
-    with removed_at_end(new_folder(base)) as folder:
+    with own_folder(base) as folder:
         for node in nodes:
             check_socket_path(folder / node / DEVICE_PLUGINS / KUBELET_SOCKET_NAME)
-
-
-@contextmanager
-def removed_at_end(folder: Path) -> Iterator[Path]:
-    """A folder that goes in the end with all that is in it.
-
-    Raises:
-        HostError: it cannot be removed.
-    """
-    try:
-        yield folder
-    finally:
-        remove_folder(folder)
-
-
-def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
-    """Remove a folder with all that is in it, except for some files and the folders that lead to them.
-
-    Raises:
-        HostError: it cannot be removed.
-    """
-    try:
-        _remove(folder, but)
-    except OSError as error:
-        raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
-
-
-def _remove(folder: Path, but: Collection[Path]) -> None:
-    if not but:
-        shutil.rmtree(folder)
-        return
-    for entry in folder.iterdir():
-        spared = [file for file in but if file.is_relative_to(entry)]
-        if entry in spared:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            _remove(entry, spared)
-        else:
-            entry.unlink()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def test_what_a_killed_cluster_left_is_cleared(home: Path) -> None:
     assert (home / "one" / "node-1").exists()
 
     with running.claimed("one") as folder:
-        assert list(folder.iterdir()) == []
+        assert [path.name for path in folder.iterdir()] == [".simkubelet"]
 
 
 def test_kubeconfig_of_a_killed_cluster_is_replaced(tmp_path: Path) -> None:

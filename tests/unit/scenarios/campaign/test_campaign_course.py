@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scenarios.backends.world.folders import new_folder
 from scenarios.campaign.campaign import Campaign
 from scenarios.campaign.player import Played
 from scenarios.campaign.results import Results
@@ -96,8 +97,11 @@ def test_error_of_a_worker_ends_the_campaign_with_one_line(
 def test_folder_of_a_killed_campaign_is_removed_and_that_of_one_under_way_stays(
     results: Results, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scenarios.campaign.campaign._SHARED_MEMORY", tmp_path)
-    (tmp_path / "sk-camp-killed" / "node-1").mkdir(parents=True)
+    monkeypatch.setattr("scenarios.campaign.campaign.SHARED_MEMORY", tmp_path)
+    killed = new_folder(tmp_path, "sk-camp-")
+    (killed.path / "node-1").mkdir()
+    killed.release()
+    (tmp_path / "sk-camp-12345678" / "of the user").mkdir(parents=True)
     there: list[list[Path]] = []
 
     def beside_another(seed: int, numbers: Sequence[int], folder: Path | None, is_own_process: bool) -> list[Played]:
@@ -105,12 +109,12 @@ def test_folder_of_a_killed_campaign_is_removed_and_that_of_one_under_way_stays(
         (folder / "node-1").mkdir(exist_ok=True)
         other, _ = campaign(results, play, until=time.monotonic())
         other.run()
-        there.append(list(tmp_path.glob("sk-camp-*/*")))
+        there.append(list(tmp_path.glob("sk-camp-*/node-1")))
         return [play(number) for number in numbers]
 
     course, _ = campaign(results, play, most=5, play=beside_another)
 
     course.run()
 
-    assert [path.parent.name == "sk-camp-killed" for (path,) in there] == [False]
-    assert list(tmp_path.glob("sk-camp-*")) == []
+    assert [path.parent == killed.path for (path,) in there] == [False]
+    assert list(tmp_path.glob("sk-camp-*/*")) == [tmp_path / "sk-camp-12345678" / "of the user"]

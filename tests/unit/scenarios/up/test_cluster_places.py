@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from scenarios.up import running
-from simkubelet.model.errors import InputError
+from scenarios.up.running import About, Cluster, Server
+from simkubelet.model.errors import HostError, InputError
 
 
 def test_two_clusters_stand_side_by_side_and_leave_nothing(home: Path) -> None:
@@ -29,13 +30,15 @@ def test_name_is_taken_once(home: Path) -> None:
         pass
 
 
-def test_only_clusters_that_answer_run(home: Path) -> None:
+def test_only_clusters_that_take_commands_run(home: Path) -> None:
+    about = About(Server("https://127.0.0.1:1"), ("node-1",))
     assert running.clusters() == {}
-    with running.claimed("one") as one, running.claimed("two"), socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(running.control_socket(one)))
-        server.listen()
+    with running.claimed("one") as one, running.claimed("two"):
+        running.introduce(one, about)
+        (home / "killed").mkdir()
+        running.introduce(home / "killed", about)
 
-        assert running.clusters() == {"one": home / "one" / "control.sock"}
+        assert running.clusters() == {"one": Cluster("one", home / "one" / "control.sock", about)}
 
 
 def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -58,12 +61,66 @@ def test_file_in_the_folders_place_is_reported(home: Path) -> None:
         pass
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root owns what others made as well")
-def test_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_home", lambda: Path("/"))
+def refusals() -> list[str]:
+    """Why the folder of clusters is refused, by all that use it."""
+    found = []
+    for use in (running.claimed("one").__enter__, running.clusters, lambda: list(running.left_clusters())):
+        with pytest.raises(InputError) as caught:
+            use()
+        found.append(str(caught.value))
+    return found
 
-    with pytest.raises(InputError, match="belongs to another user"), running.claimed("one"):
+
+def test_folder_of_another_user_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+
+    assert refusals() == [f"{home}: belongs to another user; set XDG_RUNTIME_DIR to a folder of yours"] * 3
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_folder_in_which_others_may_write_is_refused(home: Path, mode: int) -> None:
+    home.mkdir()
+    home.chmod(mode)
+
+    refused = (
+        f"{home}: other users may write there; run 'chmod go-w {home}' or set XDG_RUNTIME_DIR to a folder of yours"
+    )
+    assert refusals() == [refused] * 3
+
+
+def test_link_to_the_folder_is_refused(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "letter").touch()
+    home.symlink_to(tmp_path)
+
+    refused = f"{home}: is a link or a file; move it away or set XDG_RUNTIME_DIR to a folder of yours"
+    assert refusals() == [refused] * 3
+    assert (tmp_path / "one" / "letter").exists()
+
+
+def test_folder_with_files_of_the_user_is_refused_and_stays(home: Path) -> None:
+    (home / "one").mkdir(parents=True)
+    (home / "one" / "letter").touch()
+    home.chmod(0o700)
+
+    refused = f"{home / 'one'}: has files that are not of simkubelet; move it away or choose another --name"
+    with pytest.raises(InputError, match=f"^{refused}$"), running.claimed("one"):
         pass
+
+    assert [path.name for path in (home / "one").iterdir()] == ["letter"]
+
+
+def test_link_in_a_folders_place_is_refused_and_not_followed(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "letter").touch()
+    home.mkdir(mode=0o700)
+    (home / "one").symlink_to(tmp_path)
+
+    refused = f"{home / 'one'}: is a link or a file; move it away or choose another --name-prefix"
+    with pytest.raises(InputError, match=f"^{refused}$"), running.claimed("one", "--name-prefix"):
+        pass
+
+    assert (tmp_path / "letter").exists()
 
 
 def test_place_where_no_folder_can_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +158,40 @@ def test_kubeconfig_of_the_user_stays(tmp_path: Path) -> None:
         pass
 
     assert path.read_text() == "kind: Config\n"
+
+
+def test_file_that_the_user_moved_in_the_kubeconfigs_place_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+
+    with running.written(path, "kind: Config\n"):
+        (tmp_path / "mine").write_text("mine")
+        (tmp_path / "mine").rename(path)
+
+    assert path.read_text() == "mine"
+
+
+def test_link_to_the_kubeconfig_of_a_killed_cluster_is_refused(tmp_path: Path) -> None:
+    path, target = tmp_path / "config", tmp_path / "target"
+    with running.written(target, "kind: Config\n"):
+        text = target.read_text()
+    target.write_text(text)
+    path.symlink_to(target)
+
+    with pytest.raises(InputError, match="is there already; remove it or choose"), running.written(path, ""):
+        pass
+
+    assert target.read_text() == text
+
+
+def test_kubeconfig_on_a_full_disk_is_not_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: object, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(running, "_write_all", full)
+    path = tmp_path / "config"
+
+    refused = f"^--kubeconfig: '{path}' cannot be written: No space left on device$"
+    with pytest.raises(HostError, match=refused), running.written(path, "kind: Config\n"):
+        pass
+
+    assert not path.exists()

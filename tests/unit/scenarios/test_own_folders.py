@@ -1,0 +1,242 @@
+"""Folders of ours: marked and locked by who makes them; nothing else is cleared, and no link is followed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.world import folders
+from scenarios.backends.world.folders import (
+    MARK,
+    FolderTakenError,
+    ForeignFolderError,
+    claim_folder,
+    left_folders,
+    new_folder,
+    own_folder,
+)
+from simkubelet.model.errors import HostError, InputError
+
+
+def tree(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder of a user, with something in it."""
+    home = tmp_path / "home"
+    (home / "letters").mkdir(parents=True)
+    (home / "letters" / "one").write_text("dear")
+    return home
+
+
+def left(place: Path, name: str = "sk-abcdefgh") -> Path:
+    """What a killed process has left."""
+    made = new_folder(place)
+    (made.path / "node-1").mkdir()
+    (made.path / "node-1" / "log").touch()
+    made.release()
+    return made.path.rename(place / name)
+
+
+def test_folder_that_does_not_exist_is_made_with_its_parents(tmp_path: Path) -> None:
+    made = new_folder(tmp_path / "a" / "b")
+
+    assert (made.path.parent, tree(made.path)) == (tmp_path / "a" / "b", [MARK])
+
+
+def test_relative_folder_is_named_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert new_folder(Path("a")).path.parent == tmp_path / "a"
+
+
+@pytest.mark.parametrize(
+    ("place", "why"), [pytest.param("file", "File exists", id="file"), ("file/below", "Not a directory")]
+)
+def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, place: str, why: str) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(InputError, match=f"^{tmp_path / place}: no folder can be made here: {why}; .* --dir$"):
+        new_folder(tmp_path / place)
+
+
+def test_removed_folder_leaves_the_spared_files_and_the_way_to_them(tmp_path: Path) -> None:
+    world, outside = new_folder(tmp_path), tmp_path / "outside"
+    spared = [world.path / "a" / "logs" / "x", world.path / "b" / "y"]
+    others = [world.path / part for part in ("a/logs/other", "a/root/etc/x", "c/z")]
+    for file in (*spared, *others, outside):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (world.path / "a" / "link").symlink_to(tmp_path)
+
+    world.remove(but=spared)
+
+    assert tree(world.path) == [MARK, "a", "a/logs", "a/logs/x", "b", "b/y"]
+    assert outside.exists()
+
+
+def test_removed_folder_is_gone_where_nothing_is_spared(tmp_path: Path) -> None:
+    with own_folder(tmp_path) as folder:
+        (folder / "a").mkdir()
+
+    assert tree(tmp_path) == []
+
+
+def test_links_in_a_removed_folder_are_not_followed(tmp_path: Path, home: Path) -> None:
+    with own_folder(tmp_path / "made") as folder:
+        (folder / "letters").symlink_to(home / "letters")
+        (folder / "logs").mkdir()
+        (folder / "logs" / "all").symlink_to(home)
+
+    assert tree(home) == ["letters", "letters/one"]
+
+
+def test_folder_that_a_link_replaced_keeps_what_the_link_names(tmp_path: Path, home: Path) -> None:
+    made = new_folder(tmp_path / "made")
+    moved = made.path.rename(tmp_path / "moved")
+    made.path.symlink_to(home)
+
+    with pytest.raises(HostError, match="Not a directory"):
+        made.remove()
+
+    assert tree(home) == ["letters", "letters/one"]
+    assert tree(moved) == []
+
+
+def test_left_folder_is_claimed_and_cleared(tmp_path: Path) -> None:
+    claimed = claim_folder(left(tmp_path))
+
+    assert tree(claimed.path) == [MARK]
+
+
+@pytest.mark.parametrize("mark", ["", "# Made by"], ids=["nothing of it", "its beginning"])
+def test_folder_of_a_process_killed_while_marking_is_claimed(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / MARK).write_text(mark)
+
+    assert tree(claim_folder(tmp_path / "one").path) == [MARK]
+
+
+@pytest.mark.parametrize("mark", [None, "", "# Something else\n"], ids=["no mark", "empty mark", "another mark"])
+def test_folder_with_files_of_the_user_is_refused_and_stays(home: Path, mark: str | None) -> None:
+    if mark is not None:
+        (home / MARK).write_text(mark)
+    before = tree(home)
+
+    with pytest.raises(ForeignFolderError, match=r"^has files that are not of simkubelet$"):
+        claim_folder(home)
+
+    assert tree(home) == before
+
+
+def test_mark_that_is_a_link_is_none(tmp_path: Path, home: Path) -> None:
+    (home / MARK).symlink_to(left(tmp_path) / MARK)
+
+    with pytest.raises(ForeignFolderError, match=r"^has files that are not of simkubelet$"):
+        claim_folder(home)
+
+
+def test_mark_that_is_a_pipe_is_none(home: Path) -> None:
+    os.mkfifo(home / MARK)
+
+    with pytest.raises(ForeignFolderError, match=r"^has files that are not of simkubelet$"):
+        claim_folder(home)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
+def test_what_is_no_folder_is_refused_and_stays(tmp_path: Path, kind: str) -> None:
+    target, path = left(tmp_path), tmp_path / "one"
+    if kind == "file":
+        path.write_text("dear")
+    else:
+        path.symlink_to(target if kind == "link" else tmp_path / "nowhere")
+
+    with pytest.raises(ForeignFolderError, match=r"^is a link or a file$"):
+        claim_folder(path)
+
+    assert tree(target) == [MARK, "node-1", "node-1/log"]
+
+
+def test_folder_in_use_is_not_claimed(tmp_path: Path) -> None:
+    with own_folder(tmp_path) as folder, pytest.raises(FolderTakenError):
+        claim_folder(folder)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Path]:
+    """A place with folders of ours that are in use or left, and others that look like them."""
+    with own_folder(tmp_path):
+        left(tmp_path)
+        (tmp_path / "sk-12345678").mkdir()
+        (tmp_path / "sk-foreign1").mkdir()
+        (tmp_path / "sk-foreign1" / "letter").touch()
+        (tmp_path / "sk-alink123").symlink_to(left(tmp_path, "other"))
+        yield tmp_path
+
+
+def test_only_marked_or_empty_folders_that_nobody_uses_are_left(places: Path) -> None:
+    assert [folder.path.name for folder in left_folders(places)] == ["sk-12345678", "sk-abcdefgh"]
+
+
+def test_folders_of_another_user_are_not_ours(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+    assert list(left_folders(places)) == []
+
+
+def test_folder_is_locked_while_it_is_looked_at(places: Path) -> None:
+    folder = next(left_folders(places))
+    descriptor = os.open(folder.path, os.O_RDONLY)
+
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    os.close(descriptor)
+
+
+def test_place_that_is_missing_has_none(tmp_path: Path) -> None:
+    assert list(left_folders(tmp_path / "missing")) == []
+
+
+def test_new_folder_leaves_the_newest_ten_of_those_that_nobody_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path))
+    used = new_folder(tmp_path)
+    os.utime(used.path, (1, 1))
+    for number in range(15):
+        os.utime(left(tmp_path, f"sk-left{number:04}"), (10 + number, 10 + number))
+
+    made = new_folder(None)
+
+    newest = {f"sk-left{number:04}" for number in range(5, 15)}
+    assert {path.name for path in tmp_path.iterdir()} == {used.path.name, made.path.name, *newest}
+
+
+def test_place_of_the_user_keeps_all_that_is_left(tmp_path: Path) -> None:
+    for number in range(15):
+        left(tmp_path, f"sk-left{number:04}")
+
+    new_folder(tmp_path)
+
+    assert len(list(tmp_path.iterdir())) == 16
+
+
+def test_logs_that_were_kept_stay_locked_until_the_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = new_folder(tmp_path)
+    log = made.path / "log"
+    log.touch()
+
+    made.remove(but=[log])
+
+    assert list(left_folders(tmp_path)) == []
+    made.release()
+    assert [folder.path for folder in left_folders(tmp_path)] == [made.path]
