@@ -1,4 +1,4 @@
-"""The commands about stories as files: list, bugs, show, check, schema; and doctor, about the machine for them.
+"""The commands about stories as files: list, bugs, show, check, schema; and doctor and clean, about the machine.
 
 Only click is imported at load: a command imports what it needs, so that every command starts fast.
 """
@@ -158,4 +158,62 @@ def doctor(context: click.Context, /, is_json: bool) -> None:
 
     found, status = examine()
     click.echo(document(found, status) if is_json else "\n".join(lines(found, status)))
+    context.exit(status)
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Look in this folder as well, which was the --dir of other commands. May be given several times.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.pass_context
+def clean(context: click.Context, /, directories: tuple[Path, ...], dry_run: bool) -> None:
+    """Remove folders of simkubelet that no process uses, and list them.
+
+    These are the logs of failed stories, what --keep kept, and what killed commands have left: the folders of stories,
+    clusters and campaigns. They are in the temporary folder ($TMPDIR or /tmp), in /dev/shm, and in
+    $XDG_RUNTIME_DIR/simkubelet or /tmp/simkubelet-UID. Without this command, all but the newest ten
+    go from the temporary folder as new ones are made, and a killed cluster's folder when its name is used again.
+
+    A folder is removed only if simkubelet has marked it, it is yours, and no running process has it locked. Links are
+    not followed.
+
+    \b
+    Not removed:
+      fake machines of 'fakegpu up', which no process has to run for: 'fakegpu down' removes one
+      clusters of kind that were kept: 'kind delete cluster'
+      nodes of a killed 'simkubelet join' in their cluster: the same command takes them over
+      files that an option names, such as reports
+
+    \b
+    Examples:
+      simkubelet clean --dry-run
+      simkubelet clean --dir ./nodes    also what 'simkubelet run --dir ./nodes' has left
+
+    Exit status: 0 nothing is left, 3 a folder cannot be removed.
+    """  # noqa: D301  # as above
+    import tempfile
+
+    from simkubelet.model.errors import HostError
+
+    from .backends.world.folders import SHARED_MEMORY, left_folders
+    from .up.running import left_clusters
+
+    places = dict.fromkeys(place.resolve() for place in (Path(tempfile.gettempdir()), SHARED_MEMORY, *directories))
+    status = 0
+    for left in (*map(left_folders, places), left_clusters()):
+        for folder in left:
+            if not dry_run:
+                try:
+                    folder.remove()
+                except HostError as error:
+                    status = error.exit_status
+                    click.echo(f"error: {error}", err=True)
+                    continue
+            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.path}")
     context.exit(status)

@@ -48,6 +48,7 @@ _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "check": lambda: story_commands.check,
     "schema": lambda: story_commands.schema,
     "doctor": lambda: story_commands.doctor,
+    "clean": lambda: story_commands.clean,
     "up": lambda: cluster_commands.up,
     "join": lambda: cluster_commands.join,
     "kubelet": lambda: cluster_commands.kubelet,
