@@ -1,5 +1,9 @@
 """The first program in a node's view: makes the view in a mount namespace of its own, then becomes the plugin.
 
+The plugin is root in its view and can change nothing of the host. What root runs is a user of its own for the host
+(`isolation.Stranger`) wherever the file system of the node's folder can be mounted so; elsewhere it keeps the
+capabilities about files alone.
+
 Run by a bare Python (``-I -S``), so it imports nothing of the package. Arguments: a JSON object (the fields
 of `sandbox.NodeView`), the program, its arguments. Where the view cannot be made it prints one line and exits with 125;
 with 127 where the program cannot be run.
@@ -15,7 +19,6 @@ Kernel facts: mount_namespaces(7), user_namespaces(7), pivot_root(2).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fnmatch
 import json
@@ -25,6 +28,9 @@ import signal
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+
+from . import isolation
+from .isolation import call
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_UNBINDABLE, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 17, 1 << 18
@@ -39,7 +45,6 @@ _OPTIONS = {
     "nosymfollow": 256,
 }
 _MNT_DETACH = 2
-_PR_SET_PDEATHSIG = 1
 _STAND_IN_FILE, _STAND_IN_FOLDER = 0o000, 0o1555
 """By these permissions an empty file or folder of the storage is known as a stand-in."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -49,8 +54,10 @@ _READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 """Source: containerd v2.1.4, pkg/oci/spec.go, ``populateDefaultUnixSpec``."""
 _NO_PLACES = {"TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD"}
 """Variables whose paths are the caller's affair and no place of the program."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
+_SECRETS = ("/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/CA/private", "/etc/shadow", "/etc/gshadow")
+"""What nobody but root may read, for a plugin that is root on the host."""
+_ABOUT_FILES = 0b11011 | 1 << 10
+"""CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID; NET_BIND_SERVICE."""
 
 
 class View:
@@ -74,18 +81,38 @@ class View:
         self.above_places = {above for path in places for above in _above(path)}
         self.wanted = self.above_places | {above for path in opened for above in _above(path)} | set(opened)
         self.writable = {storage}
+        self.stranger: isolation.Stranger | None = None
+
+    def give_to(self, stranger: isolation.Stranger) -> None:
+        """Let all that is the node's belong to another user of the host, and what is made there from now on.
+
+        Raises:
+            OSError: a file system cannot do it; then nothing has changed.
+        """
+        folders = {self.root, self.storage, *self.places.values(), *self.kept, *filter(None, [self.devices])}
+        outermost = [folder for folder in folders if not folders.intersection(_above(folder))]
+        trees = {folder: stranger.owning(folder) for folder in outermost}
+        for folder, tree in trees.items():
+            isolation.attach(tree, folder)
+        stranger.make_files()
+        self.stranger = stranger
 
     def make(self, named: Iterable[str]) -> int:
         """Make the view, with those of the `named` paths of the host that it would hide; the descriptor of its root."""
+        needed = sorted({*self.seen, *named})
+        if self.stranger:
+            self.open_above([*needed, *self.kept])
         top = _opened(self.storage)
         _mount(top, top, _MS_BIND)
         top = _opened(self.storage)
         # What is bound from a folder above the storage would take all that is mounted here along.
-        _call("mount", None, _fd(top), None, _MS_UNBINDABLE, None)
+        call("mount", None, _fd(top), None, _MS_UNBINDABLE, None)
         self.compose("", top, "/", self.root)
         self.lay_over_proc(top)
-        for path in sorted({*self.seen, *named}):
-            if self._place_above(path):
+        if os.geteuid() == 0:
+            self.cover_secrets(top)
+        for path in needed:
+            if self._place_above(path) or self._is_roots_alone(path):
                 self.keep(top, path)
         for folder in self.kept:
             self.keep(top, folder, is_writable=True)
@@ -140,7 +167,8 @@ class View:
         if stat.S_ISLNK(mode):
             self.link(here, name, os.readlink(node))
         else:
-            self.bind(here, name, "/dev/null" if self._is_device(node) else node, path)
+            # Its permissions are the host's, so a device is shown as the host's files are: read-only.
+            self.bind(here, name, *(("/dev/null",) if self._is_device(node) else (node, path)))
 
     def bind(self, here: int, name: str, source: str, path: str = "") -> None:
         """Bind a file or folder over its stand-in, writable where it is the node's and so has a `path`."""
@@ -200,9 +228,37 @@ class View:
         there = os.open(path[1:], os.O_PATH, dir_fd=top)
         if stat.S_ISDIR(os.fstat(there).st_mode) != stat.S_ISDIR(os.fstat(source).st_mode):
             return
+        if self.stranger and not is_writable:
+            # With what is mounted below, unless that is the stranger's already, as the node's folder is.
+            for is_recursive in (True, False):
+                with contextlib.suppress(OSError):
+                    isolation.attach(self.stranger.owning(source, is_recursive=is_recursive), there)
+                    return
         _mount(source, there, _MS_BIND if is_writable else _MS_BIND | _MS_REC)
         if is_writable:
             self.writable.add(self.storage + path)
+
+    def open_above(self, paths: Iterable[str]) -> None:
+        """Let another user come to what it needs below folders that are root's alone."""
+        for path in paths:
+            for above in _above(path):
+                if not _mode(above) & stat.S_IXOTH and above not in self.places and not self._place_above(above):
+                    self.wanted |= {above, *_above(above)}
+
+    def cover_secrets(self, top: int) -> None:
+        """Hide the host's keys and passwords and, from one who is root on the host, its disks and memory."""
+        devices = (
+            [] if self.stranger else [f"/dev/{name}" for name in _listing("/dev") if _is_roots_device(f"/dev/{name}")]
+        )
+        for path in (*_SECRETS, *devices):
+            if not os.path.lexists(_fd(top) + os.fsencode(path)) or os.path.lexists(self.root + path):
+                continue
+            there = os.open(path[1:], os.O_PATH, dir_fd=top)
+            if stat.S_ISDIR(os.fstat(there).st_mode):
+                call("mount", b"none", _fd(there), b"tmpfs", _MS_RDONLY, None)
+            else:
+                self.cover(top, path, "/dev/null")
+            os.close(there)
 
     def show_devices(self, top: int) -> None:
         """Let the machine's own files be character devices, for a program that is given their paths."""
@@ -222,7 +278,7 @@ class View:
                 if not options & {"relatime", "noatime"}:
                     flags |= _MS_STRICTATIME
                 try:
-                    _call("mount", None, os.fsencode(place), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags, None)
+                    call("mount", None, os.fsencode(place), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags, None)
                 except OSError as error:
                     # What another mount covers, or a folder of another user, is out of reach for the program too.
                     if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EINVAL}:
@@ -230,6 +286,14 @@ class View:
 
     def _is_device(self, node: str) -> bool:
         return self.devices is not None and (node == self.devices or node.startswith(f"{self.devices}/"))
+
+    def _is_roots_alone(self, path: str) -> bool:
+        """Whether another user, who has no part in it, needs a mount to read what is at a path of the host."""
+        if self.stranger is None or path == os.path.realpath(os.environ.get("HOME", "")):
+            return False
+        mode = _mode(path)
+        needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+        return mode & needed != needed or any(not _mode(above) & stat.S_IXOTH for above in _above(path))
 
     def _place_above(self, path: str) -> str | None:
         """The innermost folder of the node's own that would hide a path of the host."""
@@ -262,28 +326,45 @@ def named_places(argv: list[str], cwd: str) -> Iterator[str]:
                 yield real
 
 
-def separate() -> None:
-    """Enter a mount namespace of our own, where nothing that is mounted reaches the host's."""
+def separate(*, as_user: bool) -> None:
+    """Enter a mount namespace of our own, where nothing that is mounted reaches the host's.
+
+    Args:
+        as_user: In a user namespace, too, whose root is the user that we are.
+    """
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", _CLONE_NEWNS | (_CLONE_NEWUSER if user else 0))
-    if user:
+    call("unshare", _CLONE_NEWNS | (_CLONE_NEWUSER if as_user else 0))
+    if as_user:
         for name, text in {"setgroups": "deny", "uid_map": f"0 {user} 1", "gid_map": f"0 {group} 1"}.items():
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
-    _call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+    call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
 
 
 def enter(view: View, argv: list[str]) -> None:
-    """Make the view in a namespace of our own, and let it be our root."""
-    cwd = os.getcwd()
+    """Make the view in a namespace of our own, let it be our root, and give up what reaches beyond it."""
+    cwd, is_root = os.getcwd(), os.geteuid() == 0
     os.makedirs(view.storage, exist_ok=True)
-    separate()
-    os.fchdir(view.make(named_places(argv, cwd)))
-    _call("pivot_root", b".", b".")
-    _call("umount2", b".", _MNT_DETACH)
+    stranger = None
+    with contextlib.suppress(OSError):
+        stranger = isolation.Stranger() if is_root else None
+    separate(as_user=not is_root)
+    if stranger:
+        with contextlib.suppress(OSError):
+            view.give_to(stranger)
+    os.fchdir(view.make(list(named_places(argv, cwd))))
+    call("pivot_root", b".", b".")
+    call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
     with contextlib.suppress(OSError):
         os.chdir(cwd)
+    if view.stranger:
+        view.stranger.become()
+    elif is_root:
+        isolation.drop_capabilities(_ABOUT_FILES)
+    if not isolation.shut_in() and not is_root:
+        # What is mounted cannot be changed from a namespace below the one that did it.
+        separate(as_user=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -291,7 +372,7 @@ def main(arguments: list[str]) -> int:
     parent = os.getppid()
     try:
         if not arguments:
-            separate()
+            separate(as_user=os.geteuid() != 0)
             return 0
         argv = arguments[1:]
         enter(View(**json.loads(arguments[0])), argv)
@@ -301,7 +382,7 @@ def main(arguments: list[str]) -> int:
         return 125
     for name in ("TMPDIR", "TMP", "TEMP"):
         os.environ.pop(name, None)
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    isolation.end_with_parent()
     if os.getppid() != parent:
         return 125
     # Python ignores these two.
@@ -314,14 +395,8 @@ def main(arguments: list[str]) -> int:
         return 127
 
 
-def _call(name: str, *arguments: bytes | int | None) -> None:
-    if getattr(_libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-
-
 def _mount(source: int, there: int, flags: int) -> None:
-    _call("mount", _fd(source), _fd(there), None, flags, None)
+    call("mount", _fd(source), _fd(there), None, flags, None)
 
 
 def _fd(number: int) -> bytes:
@@ -387,11 +462,12 @@ def _mode(path: str) -> int:
         return 0
 
 
+def _is_roots_device(path: str) -> bool:
+    mode = _mode(path)
+    return stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not mode & stat.S_IWOTH)
+
+
 def _above(path: str) -> Iterator[str]:
     """The folders above a path."""
     while path := path.rpartition("/")[0]:
         yield path
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -25,10 +25,11 @@ from .enter_view import is_stand_in
 __all__ = ["NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"]
 
 _PROGRAM: Final = (
-    "import sys; sys.path.append(sys.argv.pop(1)); import enter_view; sys.exit(enter_view.main(sys.argv[1:]))"
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from _internal import enter_view; sys.exit(enter_view.main(sys.argv[1:]))"
 )
 """Imports the module from its folder: a file that is run is compiled at each start, an imported one only once."""
-_LAUNCHER: Final = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(enter_view.__file__).parent))
+_LAUNCHER: Final = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(enter_view.__file__).parents[1]))
 
 
 @dataclass(frozen=True, slots=True)

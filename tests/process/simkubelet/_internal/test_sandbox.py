@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from simkubelet._internal import enter_view, sandbox
 from simkubelet._internal.sandbox import NodeView
 from simkubelet.model.errors import HostError
+from tests.support.attacks import Victim
 from tests.support.patience import LIMIT_S
 
 USER = 54321
@@ -39,7 +40,7 @@ class Node:
 
     def own(self) -> None:
         """Give all of it to the user."""
-        if self._prefix:
+        if "setpriv" in self._prefix:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, USER, USER, follow_symlinks=False)
 
@@ -63,14 +64,31 @@ class Node:
         return self.run("sh", "-c", script)
 
 
+LACKING = {
+    "landlock": "isolation._LANDLOCK_MIN_ABI = 99",
+    "idmap": "isolation._MOUNT_ATTR_IDMAP = 1 << 40",
+}
+"""What a kernel may lack -> the statement that lets it."""
+
+
+def lacking(launcher: Sequence[str], features: Sequence[str]) -> list[str]:
+    """A launcher where the kernel lacks some features."""
+    begin = "".join(f"from _internal import isolation; {LACKING[feature]}; " for feature in features)
+    changed = sandbox._PROGRAM.replace("from _internal import enter_view", f"{begin}from _internal import enter_view")
+    return [changed if word == sandbox._PROGRAM else word for word in launcher]
+
+
 def ordinary_user(folder: Path) -> list[str]:
     """How a program starts as a user without rights, whose Python need not be ours."""
     python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
     if os.geteuid() != 0 or shutil.which("setpriv") is None or python is None:
         pytest.skip("takes root, setpriv and a Python that any user may run")
-    launcher = shutil.copy(enter_view.__file__, folder)
-    Path(launcher).chmod(0o644)
-    return ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", python, "-I", "-S", launcher]
+    package = folder / "_internal"
+    package.mkdir()
+    for name in ("__init__", "enter_view", "isolation"):
+        shutil.copy(Path(enter_view.__file__).with_name(f"{name}.py"), package)
+    user = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    return [*user, python, "-I", "-S", "-c", sandbox._PROGRAM, str(folder)]
 
 
 @pytest.fixture(params=["own", "ordinary"])
@@ -78,7 +96,10 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        prefix = ordinary_user(folder) if request.param == "ordinary" else []
+        user, *features = request.param.split()
+        prefix = ordinary_user(folder) if user == "ordinary" else []
+        if features:
+            prefix = lacking(prefix or sandbox._LAUNCHER, features)
         trial = subprocess.run(prefix or sandbox._LAUNCHER, capture_output=True, text=True, check=False)
         if trial.returncode:
             pytest.skip(trial.stderr)
@@ -232,6 +253,26 @@ def test_path_of_the_environment_stays_below_the_temporary_folder(node):
     assert (seen.stderr, seen.stdout) == ("", "tool\n")
 
 
+@pytest.mark.parametrize("parent", ["/tmp", "/var/tmp", "/root"])
+def test_folders_of_the_owner_alone_are_found(node, parent):
+    if not os.access(parent, os.W_OK) or (parent == "/root" and "setpriv" in node._prefix):
+        pytest.skip("not the user's folder")
+    with tempfile.TemporaryDirectory(dir=parent, prefix="skt-") as name:
+        folder, settings = Path(name), Path(name, "settings")
+        settings.write_text("on\n")
+        settings.chmod(0o600)
+        own = folder / "node" / "tmp"
+        own.mkdir(parents=True)
+        (folder / "node" / "root").mkdir()
+        view = NodeView(folder / "node" / "root", folder / "node" / "view", {"/tmp": own}, kept=(folder / "node",))
+        node.folder, node.view = folder, view
+
+        seen = node.run("sh", "-c", f"cat $SETTINGS; echo said >{own}/said; cat {own}/said", SETTINGS=str(settings))
+
+        assert (seen.stderr, seen.stdout) == ("", "on\nsaid\n")
+        assert (own / "said").stat().st_uid == own.stat().st_uid
+
+
 def test_proc_has_files_of_the_node(node):
     node.put("/proc/cmdline", "of the node")
     node.put("/proc/driver/skt/file", "driver")
@@ -265,6 +306,44 @@ def test_stand_ins_go_when_the_node_file_has_gone(node):
     gone.unlink()
 
     assert node.sh("ls /etc/skt-gone").returncode != 0
+
+
+OPEN_ADDRESS = "connects to an abstract socket"
+"""It is as open as the network, which a plugin shares."""
+UNREFUSED = {
+    "own landlock": [OPEN_ADDRESS],
+    "own landlock idmap": ["signals", OPEN_ADDRESS],
+    "ordinary landlock": ["signals", OPEN_ADDRESS],
+}
+"""Who runs the plugin and what the kernel lacks -> the attacks that succeed."""
+
+
+@pytest.mark.parametrize(
+    "node", ["own", "ordinary", "own idmap", "own landlock", "ordinary landlock", "own landlock idmap"], indirect=True
+)
+def test_attacks_on_the_host_are_refused(node, request):
+    prefix = node._prefix
+    user = prefix[: prefix.index("--clear-groups") + 1] if "setpriv" in prefix else []
+    with tempfile.TemporaryDirectory(prefix="skt-", dir="/var/tmp") as name, Victim(Path(name), user) as victim:
+        Path(name).chmod(0o755)
+        seen = node.run(*victim.argv(shutil.which("python3", path="/usr/bin:/usr/local/bin")))
+
+    unrefused = UNREFUSED.get(request.node.callspec.params["node"], [])
+    assert (seen.stderr, seen.stdout.splitlines()) == ("", unrefused)
+
+
+def test_devices_of_the_node_keep_the_permissions_of_the_host(node):
+    machine = node.folder / "machine"
+    (machine / "dev").mkdir(parents=True)
+    (machine / "dev" / "nvidia0").touch()
+    (node.root / "dev").symlink_to(machine / "dev")
+    node.view = replace(node.view, devices=machine / "dev")
+
+    seen = node.sh(
+        f"for one in /dev/nvidia0 {machine}/dev/nvidia0; do chmod 666 $one && echo changed; done 2>/dev/null"
+    )
+
+    assert seen.stdout == ""
 
 
 def test_refused_namespace_is_reported(monkeypatch, tmp_path):

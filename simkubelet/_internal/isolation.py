@@ -1,0 +1,195 @@
+"""What a program may do to the host: nothing, by another user id, lost capabilities and Landlock.
+
+Where root runs a program it gives it a user namespace, in which the program is root, and which is a user of nobody on
+the host. The node's files, which are root's, are mounted so that they belong to that user (idmapped mounts). Used by
+the first program of a view and that of a container, which have a bare Python, so nothing of the package is imported
+here.
+
+Kernel facts: user_namespaces(7), mount_setattr(2), capabilities(7), landlock(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_CLONE_NEWUSER = 0x10000000
+_LOWEST_ID, _IDS = 0x70000000, 0x0FFFFFFF
+"""Ids that no distribution gives to users, containers or services.
+
+Source: systemd v258, docs/UIDS-GIDS.md.
+"""
+_MAX_PROCESSES = 4096
+# The numbers are those of all architectures.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
+_OPEN_TREE_CLONE, _AT_RECURSIVE, _AT_EMPTY_PATH = 1, 0x8000, 0x1000
+_MOVE_FROM_HERE, _MOVE_TO_HERE = 0x4, 0x40
+_MOUNT_ATTR_IDMAP = 0x100000
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
+_CAPABILITY_VERSION = 0x20080522
+_LANDLOCK_MIN_ABI, _LANDLOCK_SCOPES_ABI = 2, 6
+"""Before 2 no file can be moved to another folder."""
+_LANDLOCK_WRITES = (1 << 1) | sum(1 << bit for bit in range(4, 14))
+_LANDLOCK_TRUNCATE = 1 << 14
+_LANDLOCK_SCOPES = 0b11
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(name: str, *arguments: bytes | int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Call a function of the C library; an `OSError` where it fails."""
+    result: int = getattr(_libc, name)(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def _syscall(number: int, *arguments: bytes | int | ctypes.Array[ctypes.c_char] | None) -> int:
+    words = (ctypes.c_long(word) if isinstance(word, int) else word for word in arguments)
+    return call("syscall", ctypes.c_long(number), *words)  # type: ignore[arg-type]
+
+
+def _packed(*numbers: int) -> ctypes.Array[ctypes.c_char]:
+    """Unsigned numbers of 64 bits each, as the kernel reads them."""
+    return ctypes.create_string_buffer(
+        b"".join(number.to_bytes(8, sys.byteorder) for number in numbers), 8 * len(numbers)
+    )
+
+
+class Stranger:
+    """A user that nobody is on the host, and the user namespace in which it is root.
+
+    Raises:
+        OSError: this process may not make one.
+    """
+
+    def __init__(self) -> None:
+        self.host_id = _LOWEST_ID + int.from_bytes(os.urandom(4), "big") % _IDS
+        ready, done = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            _stay_in_new_namespace(ready[1], done)
+        try:
+            os.close(ready[1])
+            if not os.read(ready[0], 1):
+                raise OSError(1, "unshare: a user namespace is refused")
+            for name in ("uid_map", "gid_map"):
+                with open(f"/proc/{child}/{name}", "w", encoding="ascii") as file:
+                    file.write(f"0 {self.host_id} 1")
+            self.namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
+        finally:
+            for end in (ready[0], *done):
+                os.close(end)
+            os.waitpid(child, 0)
+
+    def owning(self, path: str | int, *, is_recursive: bool = False) -> int:
+        """A mount of `path` that is nowhere yet, in which what is root's belongs to this user.
+
+        Raises:
+            OSError: the file system cannot do it.
+        """
+        recursive = _AT_RECURSIVE if is_recursive else 0
+        tree = cloned(path, is_recursive=is_recursive)
+        try:
+            attributes = _packed(_MOUNT_ATTR_IDMAP, 0, 0, self.namespace)
+            _syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH | recursive, attributes, len(attributes))
+        except OSError:
+            os.close(tree)
+            raise
+        return tree
+
+    def make_files(self) -> None:
+        """Let what this process makes from now on belong to the user; its rights stay those of root."""
+        call("prctl", _PR_SET_SECUREBITS, _NO_SETUID_FIXUP, 0, 0, 0)
+        _libc.setfsgid(self.host_id)
+        _libc.setfsuid(self.host_id)
+
+    def become(self) -> None:
+        """Be this user, root in its namespace, for good."""
+        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+        bound = _MAX_PROCESSES if most == resource.RLIM_INFINITY else min(most, _MAX_PROCESSES)
+        resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
+        call("setns", self.namespace, _CLONE_NEWUSER)
+        os.close(self.namespace)
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+
+
+def _stay_in_new_namespace(ready: int, done: tuple[int, int]) -> None:
+    """Enter a user namespace, say so, and end when nobody holds the pipe `done` open any more."""
+    try:
+        os.close(done[1])
+        call("unshare", _CLONE_NEWUSER)
+        os.write(ready, b".")
+        os.read(done[0], 1)
+    finally:
+        os._exit(0)
+
+
+def cloned(path: str | int, *, is_recursive: bool = False) -> int:
+    """A mount of `path`, a path or a descriptor, that is nowhere yet."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if is_recursive else 0)
+    if isinstance(path, int):
+        return _syscall(_OPEN_TREE, path, b"", flags | _AT_EMPTY_PATH)
+    return _syscall(_OPEN_TREE, -1, os.fsencode(path), flags)
+
+
+def attach(tree: int, path: str | int) -> None:
+    """Mount what `cloned` or `Stranger.owning` gave at a path or over a descriptor, and close it."""
+    try:
+        if isinstance(path, int):
+            _syscall(_MOVE_MOUNT, tree, b"", path, b"", _MOVE_FROM_HERE | _MOVE_TO_HERE)
+        else:
+            _syscall(_MOVE_MOUNT, tree, b"", -1, os.fsencode(path), _MOVE_FROM_HERE)
+    finally:
+        os.close(tree)
+
+
+def drop_capabilities(kept: int = 0) -> None:
+    """Give up all capabilities for good but those of the mask `kept`."""
+    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+        last = int(file.read())
+    for number in range(last + 1):
+        if not kept >> number & 1:
+            call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+    header = ctypes.create_string_buffer(_CAPABILITY_VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
+    low, high = ((kept >> shift & 0xFFFFFFFF).to_bytes(4, sys.byteorder) for shift in (0, 32))
+    call("capset", header, ctypes.create_string_buffer((low * 2 + bytes(4)) + (high * 2 + bytes(4)), 24))
+
+
+def shut_in() -> bool:
+    """Let this program, and all that it starts, change only what its own root shows; whether the kernel can do it.
+
+    Then it can mount and unmount nothing, cannot follow ``/proc/PID/root`` out for writing, trace no process outside,
+    send none a signal and reach no abstract socket of one. In any case no program that it runs gains rights.
+    """
+    call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    try:
+        abi = _syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
+    except OSError:
+        return False
+    if abi < _LANDLOCK_MIN_ABI:
+        return False
+    writes = _LANDLOCK_WRITES | (_LANDLOCK_TRUNCATE if abi > _LANDLOCK_MIN_ABI else 0)
+    attributes = _packed(writes, 0, _LANDLOCK_SCOPES) if abi >= _LANDLOCK_SCOPES_ABI else _packed(writes)
+    rules = _syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
+    root = os.open("/", os.O_PATH)
+    # A structure without padding.
+    beneath = ctypes.create_string_buffer(writes.to_bytes(8, sys.byteorder) + root.to_bytes(4, sys.byteorder), 12)
+    _syscall(_LANDLOCK_ADD_RULE, rules, 1, beneath, 0)
+    _syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
+    os.close(root)
+    os.close(rules)
+    return True
+
+
+def end_with_parent() -> None:
+    """Be killed when the parent dies; to be said after each change of the user."""
+    call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

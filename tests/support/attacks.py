@@ -1,0 +1,142 @@
+"""What a plugin or a container may try on the host that it runs on, without harm where it succeeds."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PROGRAM = r"""
+import ctypes, os, socket, stat, struct, sys, fcntl
+
+victim, decoy, address = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+libc = ctypes.CDLL(None, use_errno=True)
+RDONLY, REMOUNT, BIND, PRIVATE, REC = 1, 32, 4096, 1 << 18, 16384
+
+def checked(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+def opened(path, flags):
+    os.close(os.open(path, flags))
+
+def any_of(tries):
+    for one in tries:
+        try:
+            return one()
+        except OSError as error:
+            last = error
+    raise last if tries else OSError
+
+def remount():
+    checked(libc.mount(None, b"/usr", None, REMOUNT | BIND, None))
+
+def nested(work):
+    child = os.fork()
+    if child == 0:
+        user, group = os.geteuid(), os.getegid()
+        try:
+            checked(libc.unshare(0x10000000 | 0x20000))
+            for name, text in {"setgroups": "deny", "uid_map": f"0 {user} 1", "gid_map": f"0 {group} 1"}.items():
+                with open(f"/proc/self/{name}", "w") as file:
+                    file.write(text)
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise OSError
+
+def abstract():
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("\0" + address)
+
+def set_up_loopback():
+    with socket.socket() as one:
+        flags = fcntl.ioctl(one, 0x8913, struct.pack("16sh14x", b"lo", 0))
+        fcntl.ioctl(one, 0x8914, flags)
+
+def disks():
+    return [f"/dev/{name}" for name in os.listdir("/dev") if stat.S_ISBLK(os.lstat(f"/dev/{name}").st_mode)]
+
+def secrets():
+    found = ["/etc/shadow"]
+    for top in ("/etc/ssl/private", "/etc/pki/tls/private"):
+        found += [f"{top}/{name}" for name in (os.listdir(top) if os.access(top, os.R_OK) else ())]
+    return found
+
+def read(path):
+    with open(path, "rb") as file:
+        if not file.read(1):
+            raise OSError
+
+attacks = {
+    "writes core_pattern": lambda: opened("/proc/sys/kernel/core_pattern", os.O_WRONLY),
+    "opens sysrq-trigger": lambda: opened("/proc/sysrq-trigger", os.O_WRONLY),
+    "opens memory": lambda: opened("/dev/mem", os.O_RDONLY),
+    "opens a disk": lambda: any_of([lambda path=path: opened(path, os.O_RDONLY) for path in disks()]),
+    "reads a key": lambda: any_of([lambda path=path: read(path) for path in secrets()]),
+    "changes a device": lambda: os.chmod("/dev/null", 0o666),
+    "dates a device": lambda: os.utime("/dev/zero"),
+    "remounts": remount,
+    "remounts below": lambda: nested(remount),
+    "unmounts": lambda: checked(libc.umount2(b"/proc/sys", 2)),
+    "makes a device": lambda: os.mknod("/tmp/skt-memory", stat.S_IFCHR | 0o600, os.makedev(1, 1)),
+    "traces": lambda: checked(libc.ptrace(0x4206, victim, None, None)),
+    "signals": lambda: os.kill(victim, 0),
+    "writes through another's root": lambda: opened(f"/proc/{victim}/root{decoy}", os.O_WRONLY),
+    "writes a file": lambda: opened(decoy, os.O_WRONLY),
+    "enters another's mounts": lambda: opened(f"/proc/{victim}/ns/mnt", os.O_RDONLY),
+    "connects to an abstract socket": abstract,
+    "names the host": lambda: socket.sethostname(socket.gethostname()),
+    "changes the network": set_up_loopback,
+}
+
+if os.readlink("/proc/self/ns/uts") != sys.argv[4]:
+    del attacks["names the host"]
+if os.readlink("/proc/self/ns/net") != sys.argv[5]:
+    del attacks["changes the network"]
+for name, attack in attacks.items():
+    try:
+        attack()
+    except OSError:
+        continue
+    print(name)
+"""
+
+
+class Victim:
+    """A process, a file and an abstract socket of the host; `argv` attacks them and prints what succeeded.
+
+    Args:
+        folder: Where the file is made.
+        prefix: The words before the argv of the process, for another user.
+    """
+
+    def __init__(self, folder: Path, prefix: Sequence[str] = ()) -> None:
+        self._file = folder / "decoy"
+        self._file.write_text("untouched")
+        self._file.chmod(0o666)
+        self._address = f"skt-{secrets.token_hex(8)}"
+        self._prefix = prefix
+
+    def __enter__(self) -> Self:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(f"\0{self._address}")
+        self._listener.listen()
+        self._process = subprocess.Popen([*self._prefix, "sleep", "infinity"], env={"PATH": "/usr/bin:/bin"})
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._listener.close()
+
+    def argv(self, python: str = sys.executable) -> list[str]:
+        namespaces = [str(Path("/proc/self/ns", kind).readlink()) for kind in ("uts", "net")]
+        return [python, "-I", "-c", PROGRAM, str(self._process.pid), str(self._file), self._address, *namespaces]
