@@ -5,10 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr, Tag, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from .part import Capability, KubernetesVersion, Name, NodePath, Part
@@ -96,12 +107,25 @@ class NodeFile(Part):
     Attributes:
         path: An absolute path on the node.
         content: What is in the file; nothing where it is left out.
-        link: What the link says: an absolute path of the node, or one from the link's own folder.
+        link: What the link says: an absolute path of the node, or one from the link's own folder; not one that leads
+            above the node's root.
     """
 
     path: NodePath
     content: StrictStr = ""
     link: Annotated[StrictStr, Field(min_length=1)] | None = None
+
+    @field_validator("link")
+    @classmethod
+    def _leads_to_the_node(cls, link: str | None, info: ValidationInfo) -> str | None:
+        depth = 0 if link is None or link.startswith("/") else len(PurePosixPath(info.data.get("path", "/")).parts) - 2
+        for name in PurePosixPath(link or "").parts:
+            depth += {"..": -1, "/": 0}.get(name, 1)
+            if depth < 0:
+                raise PydanticCustomError(
+                    "path", "expected a link that does not lead out of the node: fewer '..', or an absolute path"
+                )
+        return link
 
     @model_validator(mode="after")
     def _content_or_link(self) -> NodeFile:

@@ -1,30 +1,42 @@
 """Files below a folder that no path leads out of, whatever links are in it and whatever becomes of them meanwhile.
 
 A path is walked name by name. The kernel follows no link: what a link says is read as a path of the tree, in which
-``..`` at the root stays at the root, as openat2(2) does with ``RESOLVE_IN_ROOT`` and ``RESOLVE_NO_MAGICLINKS``. That
-call alone does not do here, as parts of a node's tree lie beside the folder that is its root; a test compares the two.
-Whatever is done with the last name of a path is done in the folder whose descriptor the walk has come to, and does not
-follow a link, so a folder that is replaced by a link meanwhile leads nowhere else.
+``..`` at the root stays at the root, as openat2(2) does with ``RESOLVE_IN_ROOT`` and ``RESOLVE_NO_MAGICLINKS``. One
+call for a whole path does not do here, as parts of a node's tree lie beside the folder that is its root; a test
+compares the two. Each name is opened by openat2 with ``RESOLVE_NO_XDEV`` where the kernel has it, so that what is
+mounted below the folder is left alone as well. Whatever is done with the last name of a path is done in the folder
+whose descriptor the walk has come to, and does not follow a link, so a folder that is replaced by a link meanwhile
+leads nowhere else.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-import shutil
 import stat
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-__all__ = ["FileTree", "Place", "open_without_links"]
+__all__ = ["FileTree", "Place", "is_within", "open_without_links"]
 
 _MOST_LINKS: Final = 40
 """Source: path_resolution(7)."""
+_MOST_LEVELS: Final = 1 << 16
+"""Of folders in folders; who makes more of them while they are removed is not waited for."""
 _NONE: Final = -1
+_OPENAT2: Final = 437
+_HOW: Final = struct.Struct("QQQ")
+_NO_XDEV: Final = 0x01
+"""Source: linux/openat2.h, ``struct open_how``, ``RESOLVE_NO_XDEV``."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOUND: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,19 @@ def open_without_links(path: Path, mode: str = "r", buffering: int = -1, *, make
         walk = _Walk(Path("/"), ".", {}, set(), opened, follows=False)
         place = walk.to(str(path.absolute()), follow=False, make=make)
         return _open_regular(place.name, place.folder, mode, buffering)
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether what is at a path of this host now is in a folder, or is it, after all links.
+
+    Raises:
+        OSError: there is nothing.
+    """
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return Path(os.readlink(f"/proc/self/fd/{found}")).is_relative_to(folder)  # noqa: PTH115  # no path by itself
+    finally:
+        os.close(found)
 
 
 class FileTree:
@@ -127,8 +152,7 @@ class FileTree:
     def folder(self, path: str) -> Iterator[int]:
         """Open a folder to be read."""
         with self.place(path, follow=True) as place:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(place.name, flags, dir_fd=place.folder)
+            descriptor = _open_here(place.name, _FOLDER, place.folder)
         try:
             yield descriptor
         finally:
@@ -180,11 +204,7 @@ class FileTree:
     def clear(self, path: str) -> None:
         """Remove all that is in a folder."""
         with self.folder(path) as folder:
-            for name in os.listdir(folder):  # noqa: PTH208  # by its descriptor
-                if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    _remove_folder(name, folder)
-                else:
-                    os.unlink(name, dir_fd=folder)
+            _empty(folder)
 
 
 class _Walk:
@@ -206,7 +226,8 @@ class _Walk:
         self._above_mounts = above_mounts
         self._seen = {**mounts, PurePosixPath("/"): root}
         self._opened = opened
-        self._base_folder = self._open(str(base), None, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._base_folder = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, self._base_folder)
         place = self._part(root, PurePosixPath("/"))
         self._levels = [_Level(place, self._open(place.name, place.folder, _FOUND | os.O_DIRECTORY))]
 
@@ -293,8 +314,9 @@ class _Walk:
             raise _error(errno.ENOTDIR, str(place.path))
         self._levels.append(_Level(place, _NONE if found is None else found))
 
-    def _open(self, name: str, folder: int | None, flags: int) -> int:
-        descriptor = os.open(name, flags, dir_fd=folder)
+    def _open(self, name: str, folder: int, flags: int) -> int:
+        crosses_mounts = self._most_links == 0
+        descriptor = os.open(name, flags, dir_fd=folder) if crosses_mounts else _open_here(name, flags, folder)
         self._opened.callback(os.close, descriptor)
         return descriptor
 
@@ -321,13 +343,67 @@ def _wants_folder(path: str) -> bool:
 
 
 def _remove_folder(name: str, folder: int) -> None:
-    if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        raise _error(errno.ENOTDIR, name)
+    top = _open_here(name, _FOLDER, folder)
     try:
-        shutil.rmtree(name, dir_fd=folder)
-    except RecursionError:
-        # Python 3.11 and 3.12 go down by recursion.
-        raise _error(errno.ENAMETOOLONG, name) from None
+        _empty(top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _empty(top: int) -> None:
+    """Remove all that is in a folder, but for what is mounted there.
+
+    Folders in folders are moved up first: `shutil.rmtree` goes down by recursion before Python 3.13, with a descriptor
+    for each level, and into what is mounted.
+    """
+    moved = count()
+    for _ in range(_MOST_LEVELS):
+        names = os.listdir(top)  # by its descriptor
+        if not names:
+            return
+        for name in names:
+            if not _is_folder(name, top):
+                os.unlink(name, dir_fd=top)
+                continue
+            inner = _open_here(name, _FOLDER, top)
+            try:
+                for below in os.listdir(inner):  # noqa: PTH208  # by its descriptor
+                    if not _is_folder(below, inner):
+                        os.unlink(below, dir_fd=inner)
+                    elif not _is_removed(below, inner):
+                        os.rename(below, f".{os.getpid()}-{next(moved)}", src_dir_fd=inner, dst_dir_fd=top)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+    raise _error(errno.ENOTEMPTY, "")
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _is_removed(name: str, folder: int) -> bool:
+    """Remove a folder if it is empty: one that nobody may write could not be moved."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        return False
+    return True
+
+
+def _open_here(name: str, flags: int, folder: int) -> int:
+    """Open a name in a folder; not what is mounted there, where the kernel can tell."""
+    how = _HOW.pack(flags, 0, _NO_XDEV)
+    found: int = _libc.syscall(_OPENAT2, folder, os.fsencode(name), how, len(how))
+    if found >= 0:
+        return found
+    number = ctypes.get_errno()
+    if number not in {errno.ENOSYS, errno.EPERM}:
+        raise _error(number, name)
+    return os.open(name, flags, dir_fd=folder)
 
 
 def _error(number: int, path: str) -> OSError:

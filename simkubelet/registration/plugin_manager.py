@@ -11,9 +11,9 @@ Source: pluginmanager/reconciler/reconciler.go; pkg/util/goroutinemap (kubernete
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
-import os
 import stat
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.file_tree import is_within
 from ..apis.inotify import Inotify, Mask, PathEvent
 from ..model.clock import Clock
 from ..model.errors import HostError
@@ -79,7 +80,7 @@ class PluginManager:
         self._clock = clock
         self._group = tasks
         self._directory = directory
-        self._within = directory.resolve().parent
+        self._within = directory.parent.resolve()
         self._on_found = on_found
         self._watcher = PluginWatcher(directory, self._found, self._deleted)
         self._generations = count()
@@ -217,6 +218,7 @@ class PluginWatcher:
     Folders in folders are watched too. The kubelet's gaps are kept: a socket that is renamed away is never missed, and
     a socket with a leading dot is never found, though a folder with one is looked into when it is there from the start,
     and a socket in a linked folder is found only when it comes later, also where the watched folder itself is the link.
+    A link that leads out of the folder above is left out, and so is, unlike there, a folder without permissions alone.
 
     Source: pluginmanager/pluginwatcher/plugin_watcher.go (kubernetes v1.34.4; the same from v1.26.15 to v1.37.0).
 
@@ -228,6 +230,7 @@ class PluginWatcher:
 
     def __init__(self, directory: Path, on_found: Callable[[Path], None], on_deleted: Callable[[Path], None]) -> None:
         self._directory = directory
+        self._within = directory.parent.resolve()
         self._on_found = on_found
         self._on_deleted = on_deleted
         self._events = Inotify(self._take)
@@ -253,22 +256,29 @@ class PluginWatcher:
         self._events.close()
 
     def _look_into(self, folder: Path) -> None:
+        """Watch a folder and those in it, and report their sockets; what cannot be looked at is left out.
+
+        Raises:
+            OSError: the folder itself cannot be watched.
+        """
+        pending = self._watched(folder)
+        while pending:
+            path = pending.pop()
+            try:
+                if stat.S_ISDIR(path.lstat().st_mode):
+                    pending += self._watched(path)
+                elif not path.name.startswith(".") and _is_socket(path):
+                    self._on_found(path)
+            except OSError as error:
+                _log.error("Error accessing path %s: %s", path, error.strerror or error)
+
+    def _watched(self, folder: Path) -> list[Path]:
+        """Watch a folder; what is in it, in reverse order, where it is no link."""
+        if not is_within(folder, self._within):
+            raise OSError(errno.EXDEV, "leads out of the node's folder")
         # Watched before it is listed, so that no socket is missed between the two.
         self._events.add(folder, _NAMES)
-        if folder.is_symlink():
-            return
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            path = folder / entry.name
-            if entry.is_dir(follow_symlinks=False):
-                self._look_into_if_possible(path)
-            elif not entry.name.startswith(".") and _is_socket(path):
-                self._on_found(path)
-
-    def _look_into_if_possible(self, folder: Path) -> None:
-        try:
-            self._look_into(folder)
-        except OSError as error:
-            _log.error("%s: cannot be watched: %s", folder, error.strerror or error)
+        return [] if folder.is_symlink() else sorted(folder.iterdir(), reverse=True)
 
     def _take(self, event: PathEvent) -> None:
         mask, path = event
@@ -277,10 +287,13 @@ class PluginWatcher:
         if mask & Mask.DELETE:
             self._on_deleted(path)
         elif mask & (Mask.CREATE | Mask.MOVED_TO) and not path.name.startswith("."):
-            if path.is_dir():
-                self._look_into_if_possible(path)
-            elif _is_socket(path):
-                self._on_found(path)
+            try:
+                if stat.S_ISDIR(path.stat().st_mode):
+                    self._look_into(path)
+                elif _is_socket(path):
+                    self._on_found(path)
+            except OSError as error:
+                _log.error("Error when handling create event: stat file %s failed: %s", path, error.strerror or error)
 
 
 def _is_socket(path: Path) -> bool:

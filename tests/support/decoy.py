@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Decoy"]
+__all__ = ["Decoy", "make_deep_folder"]
 
 _DATE_NS = 1_000_000_000 * 10**9
 
@@ -54,3 +54,15 @@ def _entry(path: Path) -> _Entry:
     else:
         content = path.read_bytes() if path.is_file() else None
     return _Entry(found.st_mode, found.st_nlink, found.st_mtime_ns, content)
+
+
+def make_deep_folder(place: Path, levels: int = 1200) -> None:
+    """Make a folder in a folder and so on: more than Python goes down by recursion."""
+    place.mkdir()
+    here = os.open(place, os.O_PATH)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_PATH, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)

@@ -68,9 +68,12 @@ class SimFiles:
 
         No process has `root` as its root, so an absolute link would lead out of the node.
         """
-        if node_path(self._directory, str(folder)).is_relative_to(self.root):
+        here = node_path(self._directory, str(folder))
+        if here.is_relative_to(self.root):
             return os.path.relpath(target, folder) if target.startswith("/") else target
-        return str(node_path(self._directory.absolute(), os.path.normpath(folder / target)))
+        meant = node_path(self._directory.absolute(), os.path.normpath(folder / target))
+        is_same = not target.startswith("/") and os.path.normpath(here.absolute() / target) == str(meant)
+        return target if is_same else str(meant)
 
     def write(self, path: str, content: str) -> None:
         """Give the file at an absolute path of the node another content.

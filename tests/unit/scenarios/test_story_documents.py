@@ -78,6 +78,41 @@ def test_libyaml_and_pyyaml_read_the_same(broken: str, monkeypatch: pytest.Monke
     assert bool(fast.problems) == bool(broken)
 
 
+@pytest.mark.parametrize(
+    ("path", "link"),
+    [
+        ("/etc/l", "../../home/user"),
+        ("/etc/l", "a/../../.."),
+        ("/l", ".."),
+        ("/etc/l", "/../home"),
+        ("/etc/kubernetes/manifests/l", "../../../../x"),
+    ],
+)
+def test_link_out_of_the_node_is_refused(path: str, link: str, tmp_path: Path, known: Known) -> None:
+    story = tmp_path / "story.yaml"
+    nodes = f"nodes:\n- name: node-1\n  files:\n  - {{path: {path}, link: {link}}}\n"
+    story.write_text(f"name: story\ndescription: A short one.\n{nodes}steps:\n- rebootNode: {{}}\n")
+
+    with pytest.raises(DocumentError) as caught:
+        load(story, known)
+
+    (line,) = caught.value.lines
+    where = f"{story}:6:{20 + len(path)}: nodes[0].files[0].link"
+    wanted = "expected a link that does not lead out of the node: fewer '..', or an absolute path"
+    assert line == f'{where}: {wanted}; found "{link}"'
+
+
+@pytest.mark.parametrize(
+    ("path", "link"), [("/etc/l", ".."), ("/etc/l", "../home/user"), ("/etc/a/b", "../../x"), ("/l", "/home/user")]
+)
+def test_link_of_the_node_is_taken(path: str, link: str, read_story: Callable[[str], Document]) -> None:
+    document = read_story(
+        f"nodes:\n- {{name: node-1, files: [{{path: {path}, link: {link}}}]}}\nsteps:\n- rebootNode: {{}}\n"
+    )
+
+    assert document.scenario.nodes[0].links == {path: link}
+
+
 def test_missing_file_and_folder_are_refused(tmp_path: Path, known: Known) -> None:
     for path in (tmp_path / "none.yaml", tmp_path):
         with pytest.raises(DocumentError, match="cannot be read: "):

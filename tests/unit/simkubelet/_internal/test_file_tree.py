@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from simkubelet._internal.file_tree import FileTree
 from simkubelet.node_tree import node_tree
-from tests.support.decoy import Decoy
+from tests.support.decoy import Decoy, make_deep_folder
 
 _OPENAT2 = 437
 _NO_MAGICLINKS, _IN_ROOT = 0x02, 0x10
@@ -191,6 +191,20 @@ def test_links_in_a_circle_and_to_themselves_are_too_many(base: Path) -> None:
         with pytest.raises(OSError, match="Too many levels of symbolic links"):
             node_tree(base).stat(path)
     assert stat.S_ISLNK(node_tree(base).stat("/a", follow=False).st_mode)
+
+
+def test_deep_folder_is_removed_with_what_is_in_it(base: Path, tmp_path: Path) -> None:
+    decoy = Decoy(tmp_path / "decoy")
+    make_deep_folder(base / "root" / "a")
+    for path in ("a", "a/d", "a/d/d"):
+        (base / "root" / path / "f").touch()
+        (base / "root" / path / "l").symlink_to(decoy.place)
+        (base / "root" / path / "empty").mkdir(mode=0o1555)
+
+    node_tree(base).remove_folder("/a")
+
+    assert node_tree(base).names("/") == ["etc"]
+    decoy.check()
 
 
 def open_files() -> int:

@@ -3,14 +3,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simkubelet._internal.change import Change
 from simkubelet.model.errors import HostError
+from simkubelet.node_tree import FileTree
 from simkubelet.registration.plugin_manager import PluginWatcher
+from tests.support.decoy import make_deep_folder
 from tests.support.patience import LIMIT_S
 
 
@@ -135,6 +139,55 @@ async def test_linked_folder_is_not_looked_into_but_watched(folder: Path, watch,
     await sightings.until("found", "new.sock")
     assert sightings.seen == [("found", "new.sock")]
     watcher.stop()
+
+
+@pytest.fixture
+def outside(short_folder: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=short_folder.parent) as folder:
+        yield Path(folder)
+
+
+def make_odd(folder: Path, outside: Path) -> None:
+    """Entries that a watcher cannot, or must not, look into; their names come before those of sockets."""
+    folder.mkdir(exist_ok=True)
+    (folder / "a-root").symlink_to("/proc/1/root")
+    (folder / "a-out").symlink_to(outside)
+    (folder / "a-loop").symlink_to("b-loop")
+    (folder / "b-loop").symlink_to("a-loop")
+    (folder / "a-itself").symlink_to("a-itself")
+    os.mkfifo(folder / "a-fifo")
+    (folder / "a-closed").mkdir(mode=0)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at the start", "later"])
+async def test_entry_that_leads_nowhere_hides_no_socket(
+    folder: Path, watch: Any, sightings: Sightings, outside: Path, is_late: bool
+) -> None:
+    watcher = watch() if is_late else None
+    make_odd(folder, outside)
+    make_deep_folder(folder / "a-deep")
+    make_socket(folder / "z.sock")
+    watcher = watcher or watch()
+    await sightings.until("found", "z.sock")
+
+    make_socket(outside / "s.sock")
+    make_socket(folder / "z2.sock")
+    await sightings.until("found", "z2.sock")
+
+    assert sightings.seen == [("found", "z.sock"), ("found", "z2.sock")]
+    watcher.stop()
+    FileTree(folder).remove_folder("/a-deep")
+
+
+@pytest.fixture
+def link_out(folder: Path, outside: Path) -> None:
+    folder.symlink_to(outside)
+
+
+@pytest.mark.usefixtures("link_out")
+async def test_registry_that_leads_out_of_the_node_is_a_host_error(watch: Any) -> None:
+    with pytest.raises(HostError, match="plugins_registry: cannot be watched: leads out of the node's folder"):
+        watch()
 
 
 async def test_deleted_socket_is_reported_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
