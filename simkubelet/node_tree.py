@@ -26,6 +26,7 @@ __all__ = [
     "node_tree",
     "open_without_links",
     "socket_path",
+    "tree_with",
 ]
 
 DEVICE_PLUGINS: Final = "device-plugins"
@@ -53,6 +54,18 @@ def node_tree(directory: Path) -> FileTree:
         directory: the node's folder, the kubelet's root directory.
     """
     return FileTree(directory, _ROOT, _MOUNTS)
+
+
+def tree_with(folder: Path, directory: Path) -> tuple[FileTree, str]:
+    """The tree that a folder of this host belongs to, and its path there: the node's, or a tree of its own.
+
+    Args:
+        folder: absolute.
+        directory: see `node_tree`.
+    """
+    tree = node_tree(directory)
+    path = tree.meaning_of(str(folder))
+    return (tree, path) if isinstance(path, str) and path != str(folder) else (FileTree(folder), "/")
 
 
 def node_path(directory: Path, path: str) -> Path:

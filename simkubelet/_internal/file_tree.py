@@ -72,7 +72,7 @@ def open_without_links(path: Path, mode: str = "r", buffering: int = -1, *, make
         make: Whether folders above it are made where they are missing.
     """
     with ExitStack() as opened:
-        walk = _Walk(Path("/"), ".", {}, set(), opened, follows=False)
+        walk = _Walk(FileTree(Path("/")), opened, follows=False)
         place = walk.to(str(path.absolute()), follow=False, make=make)
         return _open_regular(place.name, place.folder, mode, buffering)
 
@@ -100,10 +100,25 @@ class FileTree:
     """
 
     def __init__(self, base: Path, root: str = ".", mounts: Mapping[str, str] | None = None) -> None:
-        self._base = base
-        self._root = root
-        self._mounts = {PurePosixPath(path): part for path, part in (mounts or {}).items()}
-        self._above_mounts = {above for path in self._mounts for above in path.parents}
+        self.base = base
+        self.root = root
+        self.mounts = {PurePosixPath(path): part for path, part in (mounts or {}).items()}
+
+    def meaning_of(self, target: str) -> str | PurePosixPath:
+        """What a link says as a path of the tree, or the part of the base that no path of the tree leads to.
+
+        An absolute link into the base by its path on this host is one of ours: it leads to what lies beside the root.
+        """
+        pure = PurePosixPath(target)
+        bases = {self.base.absolute(), self.base.resolve()} if pure.is_absolute() and ".." not in pure.parts else ()
+        for base in bases:
+            if pure.is_relative_to(base):
+                part = pure.relative_to(base)
+                for path, seen in {**self.mounts, PurePosixPath("/"): self.root}.items():
+                    if part.is_relative_to(seen):
+                        return str(path / part.relative_to(seen))
+                return part
+        return target
 
     @contextmanager
     def place(self, path: str, *, follow: bool = False, make: bool = False) -> Iterator[Place]:
@@ -117,7 +132,7 @@ class FileTree:
         if "\0" in path:
             raise _error(errno.EINVAL, path)
         with ExitStack() as opened:
-            yield _Walk(self._base, self._root, self._mounts, self._above_mounts, opened).to(path, follow, make)
+            yield _Walk(self, opened).to(path, follow, make)
 
     def open(self, path: str, mode: str = "r", *, make: bool = False) -> IO[Any]:
         """Open a regular file, without waiting; text is UTF-8. A new one (``x``) takes no link's place."""
@@ -210,25 +225,14 @@ class FileTree:
 class _Walk:
     """One way through a tree; `opened` takes the descriptors."""
 
-    def __init__(
-        self,
-        base: Path,
-        root: str,
-        mounts: Mapping[PurePosixPath, str],
-        above_mounts: set[PurePosixPath],
-        opened: ExitStack,
-        *,
-        follows: bool = True,
-    ) -> None:
+    def __init__(self, tree: FileTree, opened: ExitStack, *, follows: bool = True) -> None:
+        self._tree = tree
         self._most_links = _MOST_LINKS if follows else 0
-        self._base = base
-        self._mounts = mounts
-        self._above_mounts = above_mounts
-        self._seen = {**mounts, PurePosixPath("/"): root}
+        self._above_mounts = {above for path in tree.mounts for above in path.parents}
         self._opened = opened
-        self._base_folder = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._base_folder = os.open(tree.base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.callback(os.close, self._base_folder)
-        place = self._part(root, PurePosixPath("/"))
+        place = self._part(tree.root, PurePosixPath("/"))
         self._levels = [_Level(place, self._open(place.name, place.folder, _FOUND | os.O_DIRECTORY))]
 
     def to(self, path: str, follow: bool, make: bool) -> Place:
@@ -250,7 +254,7 @@ class _Walk:
                 links += 1
                 if links > self._most_links:
                     raise _error(errno.ELOOP, path)
-                target = self._in_tree(os.readlink("", dir_fd=found))  # by its descriptor
+                target = self._tree.meaning_of(os.readlink("", dir_fd=found))  # by its descriptor
                 if isinstance(target, str):
                     if target.startswith("/"):
                         del self._levels[1:]
@@ -267,7 +271,7 @@ class _Walk:
     def _below(self, name: str) -> Place:
         level = self._levels[-1]
         path = level.place.path / name
-        if (part := self._mounts.get(path)) is not None:
+        if (part := self._tree.mounts.get(path)) is not None:
             return self._part(part, path)
         return Place(level.folder, name, path)
 
@@ -278,22 +282,6 @@ class _Walk:
         for one in above:
             folder = self._open(one, folder, _FOUND | os.O_DIRECTORY)
         return Place(folder, name, path)
-
-    def _in_tree(self, target: str) -> str | PurePosixPath:
-        """What a link says as a path of the tree, or the part of the base that no path of the tree leads to.
-
-        An absolute link into the base by its path on this host is one of ours: it leads to what lies beside the root.
-        """
-        pure = PurePosixPath(target)
-        bases = {self._base.absolute(), self._base.resolve()} if pure.is_absolute() and ".." not in pure.parts else ()
-        for base in bases:
-            if pure.is_relative_to(base):
-                part = pure.relative_to(base)
-                for path, seen in self._seen.items():
-                    if part.is_relative_to(seen):
-                        return str(path / part.relative_to(seen))
-                return part
-        return target
 
     def _found(self, place: Place, make: bool) -> int | None:
         """What is there, opened; made where it is missing and shall be."""

@@ -87,7 +87,8 @@ class KubeletInstance:
             dra=self._dra_manager(directory, config, active, unix_time) if config.is_on(DYNAMIC_RESOURCES) else None,
         )
         volumes = Volumes(directory, context.cluster)
-        self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
+        parts = directory, config, self.containers, records, context
+        self.pods = Pods(*parts, active, volumes, self._allocatable, state, on_panic)
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
         self._services = _NodeServices(directory, config, context, self.containers, self.pods, records, on_panic)

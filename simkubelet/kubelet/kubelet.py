@@ -20,6 +20,7 @@ from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..node import NodeContext, NodePublisher
 from ..node_tree import DEVICE_PLUGINS
+from ..pods.static_pods import make_static_pod_folder
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import BookKeepingRuntime, ContainerRuntime
 from ..runtime.cri import RuntimeState
@@ -249,13 +250,8 @@ class Kubelet:
         return pod
 
     def _prepare_static_pods(self) -> None:
-        path = self.config.static_pod_path
-        if path is None:
-            return
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be made: {error.strerror}; choose another folder") from None
+        if self.config.static_pod_path is not None:
+            make_static_pod_folder(self.config.static_pod_path, self._directory)
 
     def _crash(self, panic: KubeletPanicError) -> None:
         instance, self._instance = self._instance, None

@@ -120,7 +120,8 @@ class KubeletConfig:
         feature_gates: gate -> whether it is on; what is not named has the minor's default.
         runtime: what its containers are.
         serves_http: whether /healthz and /metrics are served, on a free port of the loopback interface.
-        static_pod_path: a folder of manifests, each of a pod that this kubelet runs by itself; None for none.
+        static_pod_path: a folder of manifests, each of a pod that this kubelet runs by itself; None for none. A link in
+            it leads to a file of the node where it is the node's, else to one in it.
         max_message_bytes: the largest message that it reads from a plugin. A real kubelet has no such setting, but
             grpc-go's default, which is the default here.
     """

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from ..container_manager import ContainerManager
@@ -48,6 +49,7 @@ class Pods:
     """Pods of one kubelet instance and their workers.
 
     Args:
+        directory: the node's folder.
         config: the kubelet's settings.
         records: what the runtime knows.
         context: the cluster, and the owner of all tasks.
@@ -60,6 +62,7 @@ class Pods:
 
     def __init__(
         self,
+        directory: Path,
         config: KubeletConfig,
         containers: ContainerManager,
         records: ContainerRecords,
@@ -70,6 +73,7 @@ class Pods:
         state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
     ) -> None:
+        self._directory = directory
         self._config = config
         self._node = config.node
         self._containers = containers
@@ -116,7 +120,7 @@ class Pods:
         self._places = {key: place for place, key in enumerate(first)}
         self._records.on_change = self._wake
         if self._config.static_pod_path is not None:
-            self._listen(watch_static_pods(self._config.static_pod_path, self._note_files))
+            self._listen(watch_static_pods(self._config.static_pod_path, self._directory, self._note_files))
         if self._tools.statuses.reports_health:
             self._listen(self._follow_health())
             self._listen(self._sync_again())
@@ -356,7 +360,7 @@ class Pods:
         if folder is None or not self._are_files_new:
             return
         self._are_files_new = False
-        found = read_static_pods(folder, self._node)
+        found = read_static_pods(folder, self._node, self._directory)
         for uid in [known for known in self._static if known not in found]:
             pod = self._static.pop(uid)
             self._forget(uid)

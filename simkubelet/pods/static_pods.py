@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,9 @@ from ..cluster_api import ClusterApi
 from ..model.errors import InputError
 from ..model.pod import CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION, Pod, PodUID, pod_from_manifest
 from ..model.pod_status import PodStatus
+from ..node_tree import FileTree, tree_with
 
-__all__ = ["MirrorPods", "read_static_pods", "watch_static_pods"]
+__all__ = ["MirrorPods", "make_static_pod_folder", "read_static_pods", "watch_static_pods"]
 
 T = TypeVar("T", dict[str, Any], list[Any])
 
@@ -44,27 +46,65 @@ _LONGEST_NAME: Final = 253
 _TOLERATION: Final = {"operator": "Exists", "effect": "NoExecute"}
 
 
-def read_static_pods(folder: Path, node: str) -> dict[PodUID, Pod]:
+def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, Pod]:
     """The pods of all manifests in a folder, by the names of the files; of two with one name, that of the last file.
 
-    A file that is not a manifest is logged and left out, as are folders and names with a leading dot; a missing folder
-    has no pods.
+    What is not a manifest is logged and left out, as are folders and names with a leading dot; a missing folder has no
+    pods.
+
+    Args:
+        folder: absolute; where it is not in the node's folder, no link in it leads out of it.
+        node: the kubelet's name.
+        directory: the node's folder.
     """
+    tree, path = tree_with(folder, directory)
     pods: dict[str, Pod] = {}
-    for file in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():
-        if not file.is_file():
+    for name in _names(tree, path):
+        try:
+            mode = tree.stat(f"{path}/{name}").st_mode
+        except OSError as error:
+            _log.error("Could not get metadata: %s: %s", folder / name, error.strerror)
+            continue
+        if stat.S_ISDIR(mode):
             continue
         try:
-            pod = _static_pod(file, node)
+            with tree.open(f"{path}/{name}") as file:
+                pod = _static_pod(yaml.safe_load(file.read()), folder / name, node)
         except (OSError, ValueError, RecursionError, yaml.YAMLError, InputError) as error:
-            _log.error("Could not process manifest file: %s: %s", file, error)
+            _log.error("Could not process manifest file: %s: %s", folder / name, error)
         else:
             pods[pod.key] = pod
     return {pod.uid: pod for pod in pods.values()}
 
 
-def _static_pod(file: Path, node: str) -> Pod:
-    manifest = _part({"file": yaml.safe_load(file.read_text(encoding="utf-8"))}, "file", dict)
+def _names(tree: FileTree, folder: str) -> list[str]:
+    try:
+        return [name for name in tree.names(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        _log.error("Unable to read config path %s: %s", folder, error.strerror)
+        return []
+
+
+def make_static_pod_folder(folder: Path, directory: Path) -> None:
+    """Make a folder of manifests where it is missing; for the arguments see `read_static_pods`.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        tree, path = tree_with(folder, directory)
+        if path == "/":
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            tree.make_folder(path, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}; choose another folder") from None
+
+
+def _static_pod(document: object, file: Path, node: str) -> Pod:
+    manifest = _part({"file": document}, "file", dict)
     if manifest.get("kind") != "Pod":
         raise InputError(_NO_POD)
     metadata, spec = _part(manifest, "metadata", dict), _part(manifest, "spec", dict)
@@ -115,15 +155,16 @@ def _hash(manifest: Mapping[str, Any], node: str, file: Path) -> str:
     return hashlib.md5(f"{text}host:{node}file:{file}".encode(), usedforsecurity=False).hexdigest()
 
 
-async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None:
-    """Call `on_change` at each change in a folder of manifests, until cancelled.
+async def watch_static_pods(folder: Path, directory: Path, on_change: Callable[[], None]) -> None:
+    """Call `on_change` at each change in a folder of manifests, until cancelled; see `read_static_pods`.
 
     Raises:
         InputError: there is no such folder.
     """
     events = Inotify(lambda event: on_change())
     try:
-        events.add(folder, _CHANGES)
+        tree, path = tree_with(folder, directory)
+        events.add(tree.real_path(path), _CHANGES)
         # What changed before the watch was there.
         on_change()
         await asyncio.get_running_loop().create_future()

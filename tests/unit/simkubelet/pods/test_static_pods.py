@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from simkubelet.pods.static_pods import read_static_pods
+from simkubelet.model.errors import InputError
+from simkubelet.pods.static_pods import make_static_pod_folder, read_static_pods
 
 RESOURCE = "example.com/stub"
 
@@ -183,17 +185,17 @@ def test_files_that_are_not_manifests_are_left_out(manifests: Path, write: Any) 
     (manifests / ".hidden.yaml").write_text((manifests / "web.yaml").read_text())
     (manifests / "folder").mkdir()
 
-    pods = read_static_pods(manifests, "Node-1")
+    pods = read_static_pods(manifests, "Node-1", manifests.parent)
 
     assert [pod.name for pod in pods.values()] == ["web-node-1"]
-    assert read_static_pods(manifests / "missing", "node-1") == {}
+    assert read_static_pods(manifests / "missing", "node-1", manifests.parent) == {}
 
 
 def test_last_file_of_a_name_counts(manifests: Path, write: Any) -> None:
     write("web")
     (manifests / "z.yaml").write_text((manifests / "web.yaml").read_text().replace("none", "other"))
 
-    (pod,) = read_static_pods(manifests, "node-1").values()
+    (pod,) = read_static_pods(manifests, "node-1", manifests.parent).values()
 
     assert pod.manifest["spec"]["containers"][0]["image"] == "other"
 
@@ -201,20 +203,20 @@ def test_last_file_of_a_name_counts(manifests: Path, write: Any) -> None:
 def test_static_pods_stay_on_a_node_in_trouble(manifests: Path, write: Any) -> None:
     write("web")
 
-    (pod,) = read_static_pods(manifests, "node-1").values()
+    (pod,) = read_static_pods(manifests, "node-1", manifests.parent).values()
 
     assert pod.manifest["spec"]["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
 
 
 def test_uid_says_manifest_node_and_file(manifests: Path, write: Any) -> None:
     write("web")
-    (first,) = read_static_pods(manifests, "a")
-    (second,) = read_static_pods(manifests, "b")
+    (first,) = read_static_pods(manifests, "a", manifests.parent)
+    (second,) = read_static_pods(manifests, "b", manifests.parent)
     write("web", tier="back")
-    (third,) = read_static_pods(manifests, "a")
+    (third,) = read_static_pods(manifests, "a", manifests.parent)
 
     assert len({first, second, third}) == 3
-    assert read_static_pods(manifests, "a").keys() == {third}
+    assert read_static_pods(manifests, "a", manifests.parent).keys() == {third}
 
 
 POD = "apiVersion: v1\nkind: Pod\n"
@@ -243,5 +245,43 @@ CONTAINERS = "spec: {containers: [{name: main, image: example}]}"
 def test_hostile_manifest_is_left_out_and_logged(manifests: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     (manifests / "hostile.yaml").write_text(text)
 
-    assert read_static_pods(manifests, "node") == {}
+    assert read_static_pods(manifests, "node", manifests.parent) == {}
     assert "Could not process manifest file" in caplog.text
+
+
+def test_entry_that_is_no_manifest_hides_no_other(tmp_path: Path, write: Any, caplog: pytest.LogCaptureFixture) -> None:
+    directory = tmp_path / "node"
+    folder = directory / "root" / "etc" / "manifests"
+    folder.mkdir(parents=True)
+    write("inside")
+    write("outside")
+    (tmp_path / "manifests" / "inside.yaml").rename(directory / "root" / "in.yaml")
+    (folder / "a-in.yaml").symlink_to("/in.yaml")
+    (folder / "a-out.yaml").symlink_to("../../../../manifests/outside.yaml")
+    (folder / "a-itself.yaml").symlink_to("a-itself.yaml")
+    os.mkfifo(folder / "a-fifo.yaml")
+    (folder / "a-folder.yaml").mkdir()
+
+    pods = read_static_pods(folder, "node", directory)
+
+    assert [pod.name for pod in pods.values()] == ["inside-node"]
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        "Could not process manifest file",
+        "Could not get metadata",
+        "Could not get metadata",
+    ]
+
+
+def test_folder_of_manifests_leads_nowhere_outside_of_the_node(tmp_path: Path, write: Any) -> None:
+    directory = tmp_path / "node"
+    folder = directory / "root" / "etc" / "manifests"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to("../../../new/manifests")
+    write("outside")
+    (tmp_path / "manifests").rename(tmp_path / "new")
+
+    with pytest.raises(InputError, match="manifests: cannot be made: File exists; choose another folder"):
+        make_static_pod_folder(folder, directory)
+
+    assert read_static_pods(folder, "node", directory) == {}
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["outside.yaml"]
