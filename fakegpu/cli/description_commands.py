@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +14,8 @@ from ..files.folder import host_errors
 from ..machine.containers import DEFAULT_KIND, cdi_spec
 from ..machine.machine import Machine
 from . import directory_option
+
+_BEGINNING: Final = 4096
 
 
 @click.command()
@@ -51,7 +54,7 @@ def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
       podman run --device nvidia.com/gpu=0 IMAGE nvidia-smi -L
     """
     text = json.dumps(cdi_spec(Machine.open(directory), kind), indent=2)
-    _write(f"{text}\n", output)
+    _write(f"{text}\n", output, "a CDI specification", "cdiVersion")
 
 
 @click.command()
@@ -71,7 +74,7 @@ def record(output: Path | None, duration: float, interval: float, anonymise: boo
 
     if duration < 0 or interval <= 0:
         raise InputError("--duration must not be negative, --interval must be above 0")
-    _write(recorded(duration, interval, anonymise=anonymise).to_yaml(), output)
+    _write(recorded(duration, interval, anonymise=anonymise).to_yaml(), output, "a recording", "recording:")
 
 
 @click.command()
@@ -97,9 +100,16 @@ def diff(profile: str, all_calls: bool) -> None:
         raise DifferenceError(f"{len(found)} answers differ")
 
 
-def _write(text: str, output: Path | None) -> None:
+def _write(text: str, output: Path | None, kind: str, mark: str) -> None:
+    """Write a text to a file, in place of an empty one or one of its kind, which has the mark near its beginning."""
     if output is None:
         click.echo(text, nl=False)
         return
     with host_errors(output, "choose another file"):
+        # A pipe or a device is written to, whatever it is.
+        if output.is_file():
+            with output.open("rb") as file:
+                beginning = file.read(_BEGINNING)
+            if beginning and mark.encode() not in beginning:
+                raise InputError(f"-o: {output} is there already and is not {kind}: remove it or choose another file")
         output.write_text(text, encoding="utf-8")

@@ -37,13 +37,13 @@ def amd_up(profile: str, count: int | None, compute: str, memory: str, directory
     Example:
       fakegpu amd up --profile mi210 -n 4
     """
-    from ..vendors.amd.machine import write_amd
+    from ..vendors.amd.machine import amd_files, write_amd
     from ..vendors.amd.model import load_amd_profile
 
     model = load_amd_profile(profile)
     root = directory or default_directory()
     number = len(model.server.slots) if count is None else count
-    with host_errors(root), claimed(root):
+    with host_errors(root), claimed(root, replaced=amd_files(root)):
         devices = write_amd(root, model, number, compute=compute, memory=memory)
     parts = f" in {len(devices)} partitions" if len(devices) != number else ""
     click.echo(f"{number} x {model.identity.name}{parts} in {root}")
@@ -127,10 +127,10 @@ def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
     Example:
       fakegpu iluvatar -n 4 --dir /tmp/node-1
     """
-    from ..vendors.iluvatar import write_iluvatar
+    from ..vendors.iluvatar import iluvatar_files, write_iluvatar
 
     root = directory or default_directory()
-    with host_errors(root), claimed(root):
+    with host_errors(root), claimed(root, replaced=iluvatar_files(root)):
         write_iluvatar(root, count, chips_per_board)
     click.echo(f"{count} chips in {root}")
 

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from ..state import layout
 
 MARK: Final = ".fakegpu"
-"""File in a folder without a machine that holds devices of other vendors: what was made there, a name a line."""
+"""File in a folder that is ours to remove: below a line of ours what was made there for other vendors, a name a line.
 
+A machine has its segment in place of it, but for the time in which the folder is made or removed.
+"""
+
+_MARK_LINE: Final = "# Made by fakegpu, which removes this folder with what is named here."
 _MARKED_WITHIN_S: Final = 60.0
 _WRONG_PLACE: Final = frozenset(
     {
@@ -31,10 +35,18 @@ _WRONG_PLACE: Final = frozenset(
 
 
 def default_directory() -> Path:
-    """Where a machine is by default: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
+    """Where a machine is by default: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``.
+
+    Raises:
+        InputError: another user has made something there.
+    """
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "fakegpu"
-    return Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - the user's number is in it
+    place = Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - checked below
+    with suppress(FileNotFoundError):
+        if place.lstat().st_uid != os.getuid():
+            raise InputError(f"{place}: belongs to another user; choose another folder with --dir")
+    return place
 
 
 @contextmanager
@@ -81,7 +93,6 @@ def make_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState],
 
 
 def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState], profile_text: str) -> None:
-    import shutil
     import tempfile
 
     from .tree import write_tree
@@ -90,9 +101,11 @@ def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState]
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     with _in_use(building):
         try:
+            _write_mark(building)
             building.chmod(0o755)
             write_tree(building, states, profile_text)
             write_segment(building / SEGMENT, segment)
+            (building / MARK).unlink()
             try:
                 building.rename(target)
             except OSError:
@@ -100,7 +113,7 @@ def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState]
                 raise
         except BaseException:
             with suppress(OSError):
-                shutil.rmtree(building)
+                _remove(building)
             raise
 
 
@@ -111,7 +124,7 @@ def _in_use(folder: Path, *, waits: bool = True) -> Iterator[None]:
     Raises:
         BlockingIOError: It is marked already, and this one does not wait.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         yield
@@ -122,22 +135,33 @@ def _in_use(folder: Path, *, waits: bool = True) -> Iterator[None]:
 def _remove_left_behind(target: Path) -> None:
     """Remove what killed processes have left of machines that they made for this place, or removed from it.
 
-    A process that makes such a folder marks it soon afterwards, so a new one is left alone.
+    A process that makes such a folder locks it soon afterwards, so a new one is left alone.
     """
-    import shutil
     import time
-
-    from .tree import PARTS
 
     name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
     for folder in target.parent.iterdir() if os.access(target.parent, os.R_OK) else ():
         if not name.fullmatch(folder.name):
             continue
         with suppress(OSError):
-            is_ours = {entry.name for entry in folder.iterdir()} <= PARTS
+            is_ours = (folder / SEGMENT).exists() or _claimed(folder) is not None or not any(folder.iterdir())
             if is_ours and time.time() - folder.stat().st_ctime > _MARKED_WITHIN_S:
                 with _in_use(folder, waits=False):
-                    shutil.rmtree(folder)
+                    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours; what shows that it is goes last, as this process may be killed meanwhile."""
+    import shutil
+
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name not in (MARK, SEGMENT):
+            entry.unlink()
+    for name in (SEGMENT, MARK):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def _refuse_taken(target: Path) -> None:
@@ -150,33 +174,49 @@ def _refuse_taken(target: Path) -> None:
 
 
 @contextmanager
-def claimed(target: Path, names: Iterable[str] = ()) -> Iterator[None]:
+def claimed(target: Path, names: Iterable[str] = (), replaced: Iterable[Path] = ()) -> Iterator[None]:
     """Note what is made in a folder meanwhile as ours to remove, unless the folder held anything else before.
 
     Args:
         target: The folder; the caller makes it.
         names: What is made in it, besides parts of a machine.
+        replaced: What is there and goes.
 
     Raises:
+        InputError: Something that is not ours would be replaced, or a link leads elsewhere.
         OSError: The host does not let us write.
     """
+    from .tree import PARTS
+
     known = _claimed(target)
-    is_ours = any((target / name).exists() for name in (MARK, SEGMENT)) or not (
-        target.is_dir() and any(target.iterdir())
-    )
+    is_ours = known is not None or (target / SEGMENT).exists() or not (target.is_dir() and any(target.iterdir()))
+    for name in sorted(PARTS | {MARK}):
+        if (target / name).is_symlink():
+            raise InputError(f"{target / name} is a link: choose another directory")
+    if not is_ours and (foreign := next(iter(replaced), None)) is not None:
+        raise InputError(f"{foreign} is there and not of fakegpu: choose another directory")
     yield
     if is_ours:
-        (target / MARK).write_text("".join(f"{name}\n" for name in sorted({*known, *names})), encoding="utf-8")
+        _write_mark(target, {*(known or ()), *names})
+
+
+def _write_mark(target: Path, names: Iterable[str] = ()) -> None:
+    lines = (_MARK_LINE, *sorted(names))
+    (target / MARK).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def is_claimed(target: Path) -> bool:
     """Whether a folder holds devices of other vendors only, and is ours to remove."""
-    return (target / MARK).exists() and not (target / SEGMENT).exists()
+    return _claimed(target) is not None and not (target / SEGMENT).exists()
 
 
-def _claimed(target: Path) -> frozenset[str]:
-    mark = target / MARK
-    return frozenset(mark.read_text(encoding="utf-8").splitlines()) if mark.exists() else frozenset()
+def _claimed(target: Path) -> frozenset[str] | None:
+    """What the mark of a folder names; None where it has none of ours."""
+    try:
+        first, *names = (target / MARK).read_text(encoding="utf-8").splitlines() or [""]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
+        return None
+    return frozenset(names) if first == _MARK_LINE else None
 
 
 def refuse_foreign(target: Path) -> None:
@@ -188,7 +228,7 @@ def refuse_foreign(target: Path) -> None:
     from .tree import PARTS
 
     with host_errors(target):
-        ours = PARTS | _claimed(target) | {MARK}
+        ours = PARTS | (names | {MARK} if (names := _claimed(target)) is not None else set())
         if foreign := sorted(path.name for path in target.iterdir() if path.name not in ours):
             raise InputError(f"{target} also holds {', '.join(foreign)}: move that away first")
 
@@ -200,11 +240,12 @@ def remove_folder(target: Path) -> None:
         InputError: it cannot be removed by us.
         HostError: the host does not let us.
     """
-    import shutil
     import tempfile
 
     with host_errors(target):
+        if target.is_symlink():
+            raise InputError(f"{target} is a link: name the folder itself")
         doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         with _in_use(target):
             target.rename(doomed)
-            shutil.rmtree(doomed)
+            _remove(doomed)

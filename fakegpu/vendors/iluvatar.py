@@ -27,7 +27,7 @@ from typing import Final
 
 from ..errors import InputError
 
-__all__ = ["ECC_ERROR", "IluvatarChip", "remove_iluvatar", "set_health", "write_iluvatar"]
+__all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
 ECC_ERROR: Final = 0x10
 _VENDOR: Final = 0x1E3E
@@ -80,13 +80,19 @@ def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str =
     return chips
 
 
+def iluvatar_files(root: Path) -> Sequence[Path]:
+    """The folders and device nodes of all chips below ``root``."""
+    nodes = [*(root / "dev").glob("iluvatar*"), root / "dev" / "itrctl"]
+    return [*_folders(root), *(node for node in nodes if node.is_symlink() or node.exists())]
+
+
 def remove_iluvatar(root: Path) -> None:
     """Remove all chips below ``root``."""
-    for folder in _folders(root):
-        shutil.rmtree(folder)
-    for node in (root / "dev").glob("iluvatar*"):
-        node.unlink()
-    (root / "dev" / "itrctl").unlink(missing_ok=True)
+    for path in iluvatar_files(root):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def set_health(root: Path, chip: str, errors: int) -> None:

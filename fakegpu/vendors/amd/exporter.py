@@ -67,7 +67,8 @@ def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
         yield server
     finally:
         server.stop(None).wait()
-        socket.unlink(missing_ok=True)
+        if socket.is_socket():
+            socket.unlink(missing_ok=True)
 
 
 def _quiet_grpc() -> Any:

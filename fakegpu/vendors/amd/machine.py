@@ -29,7 +29,18 @@ from ...errors import InputError
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
-__all__ = ["HEALTH", "HEALTHY", "UNHEALTHY", "VENDOR", "AmdDevice", "health", "remove_amd", "set_health", "write_amd"]
+__all__ = [
+    "HEALTH",
+    "HEALTHY",
+    "UNHEALTHY",
+    "VENDOR",
+    "AmdDevice",
+    "amd_files",
+    "health",
+    "remove_amd",
+    "set_health",
+    "write_amd",
+]
 
 VENDOR: Final = 0x1002
 HEALTH: Final = "exporter"
@@ -111,19 +122,28 @@ def write_amd(
     return working
 
 
+def amd_files(root: Path) -> Sequence[Path]:
+    """The files and folders of all AMD GPUs below ``root``."""
+    system, found = root / "sys", []
+    for driver in (system / "bus" / "pci" / "drivers" / "amdgpu").glob("*:*"):
+        device = driver.resolve()
+        # A link of somebody else may lead anywhere.
+        if device.is_relative_to((system / "devices").resolve()):
+            found.append(device)
+        found.append(system / "bus" / "pci" / "devices" / driver.name)
+    found += (system / "devices" / "platform").glob("amdgpu_xcp_*")
+    found += (system / part for part in _OWN)
+    found += (root / "dev" / "dri", root / HEALTH, root / "dev" / "kfd")
+    return [path for path in dict.fromkeys(found) if path.is_symlink() or path.exists()]
+
+
 def remove_amd(root: Path) -> None:
     """Remove all AMD GPUs below ``root``."""
-    system = root / "sys"
-    for driver in (system / "bus" / "pci" / "drivers" / "amdgpu").glob("*:*"):
-        shutil.rmtree(driver.resolve())
-        (system / "bus" / "pci" / "devices" / driver.name).unlink()
-    for platform in (system / "devices" / "platform").glob("amdgpu_xcp_*"):
-        shutil.rmtree(platform)
-    for part in _OWN:
-        shutil.rmtree(system / part, ignore_errors=True)
-    for folder in (root / "dev" / "dri", root / HEALTH):
-        shutil.rmtree(folder, ignore_errors=True)
-    (root / "dev" / "kfd").unlink(missing_ok=True)
+    for path in amd_files(root):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:

@@ -137,14 +137,17 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
 
 
 def test_next_machine_removes_what_killed_commands_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left, empty, running, foreign = (
-        tmp_path / f".node.{name}" for name in ("abcdefg1", "________", "running1", "mine_1_1")
+    left, half, empty, running, foreign, marked = (
+        tmp_path / f".node.{name}" for name in ("abcdefg1", "abcdefg2", "________", "running1", "mine_1_1", "mine_1_2")
     )
-    for folder in (left, running, foreign):
+    for folder in (left, half, running, foreign, marked):
         (folder / "lib").mkdir(parents=True)
+    for folder in (left, running):
+        (folder / ".fakegpu").write_text("# Made by fakegpu, which removes this folder with what is named here.\n")
+    (marked / ".fakegpu").write_text("lib\n")
+    (half / "segment").touch()
     empty.mkdir()
-    (foreign / "letter.txt").touch()
-    others = [tmp_path / ".node.backup.1", tmp_path / ".other.abcdefg1", foreign, running]
+    others = [tmp_path / ".node.backup.1", tmp_path / ".other.abcdefg1", foreign, marked, running]
     for folder in others:
         folder.mkdir(exist_ok=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,10 @@ import pytest
 from fakegpu import InputError, Machine
 from fakegpu.cli.main import main
 from fakegpu.cli.vendor_commands import write_plain
+from fakegpu.files.folder import default_directory
+from fakegpu.vendors.amd.exporter import exporter
+from fakegpu.vendors.amd.machine import remove_amd, write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
 from fakegpu.vendors.iluvatar import ECC_ERROR, set_health, write_iluvatar
 
 
@@ -156,3 +162,116 @@ def test_refused_file_claims_nothing(tmp_path: Path) -> None:
     assert main(["files", "../outside", "--dir", str(tmp_path / "node")]) == 2
 
     assert not (tmp_path / "node").exists()
+
+
+@pytest.mark.parametrize("made", [MADE["amd"], MADE["iluvatar"]], ids=["amd", "iluvatar"])
+def test_devices_of_a_foreign_folder_are_not_replaced(
+    tmp_path: Path, made: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "root"
+    write_amd(folder, load_amd_profile("mi210"), 1)
+    write_iluvatar(folder, 1)
+    before = sorted(folder.rglob("*"))
+
+    assert main([*made, "--dir", str(folder)]) == 2
+
+    assert capsys.readouterr().err.endswith(" is there and not of fakegpu: choose another directory\n")
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("part", ["dev", ".fakegpu"])
+def test_nothing_is_made_behind_a_link(
+    tmp_path: Path, made: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, target = tmp_path / "node", tmp_path / "target"
+    assert main([*made, "--dir", str(folder)]) == 0
+    if (folder / part).is_dir():
+        (folder / part).rename(target)
+    else:
+        (folder / part).unlink(missing_ok=True)
+        target.touch()
+    (folder / part).symlink_to(target)
+    before = sorted(target.rglob("*"))
+    capsys.readouterr()
+
+    assert main([*made, "--dir", str(folder)]) == 2
+
+    assert capsys.readouterr().err == f"error: {folder / part} is a link: choose another directory\n"
+    assert sorted(target.rglob("*")) == before
+
+
+def test_amd_devices_that_are_links_elsewhere_take_nothing_with_them(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "letters").mkdir(parents=True)
+    write_amd(tmp_path / "node", load_amd_profile("mi210"), 1)
+    (tmp_path / "node/sys/bus/pci/drivers/amdgpu/0000:99:00.0").symlink_to(home)
+    shutil.rmtree(tmp_path / "node/dev/dri")
+    (tmp_path / "node/dev/dri").symlink_to(home)
+
+    remove_amd(tmp_path / "node")
+
+    assert (home / "letters").is_dir()
+    assert not (tmp_path / "node/dev/dri").is_symlink()
+
+
+@pytest.mark.parametrize("mark", ["", "mine\n", "\xff"])
+def test_mark_of_somebody_else_claims_nothing(tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / ".fakegpu").write_text(mark, encoding="latin-1")
+
+    assert main(["down", "--dir", str(tmp_path)]) == 2
+
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_link_to_a_folder_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "link"
+    assert main([*MADE["files"], "--dir", str(tmp_path / "node")]) == 0
+    link.symlink_to(tmp_path / "node")
+
+    assert main(["down", "--dir", str(link)]) == 2
+
+    assert capsys.readouterr().err == f"error: {link} is a link: name the folder itself\n"
+    assert (tmp_path / "node" / "etc").is_dir()
+
+
+def test_default_folder_that_another_user_made_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+    place = default_directory()
+    place.mkdir()
+
+    for command in (["up"], ["down"], *MADE.values()):
+        assert main(command) == 2
+        assert capsys.readouterr().err == f"error: {place}: belongs to another user; choose another folder with --dir\n"
+    assert list(place.iterdir()) == []
+
+
+def test_exporter_leaves_a_file_that_took_its_sockets_place(tmp_path: Path) -> None:
+    write_amd(tmp_path, load_amd_profile("mi210"), 1)
+    place = tmp_path / "exporter.sock"
+
+    with exporter(tmp_path, place):
+        place.unlink()
+        place.write_text("mine")
+
+    assert place.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("before", "status"), [("", 0), ('{"cdiVersion": "0.5.0"}', 0), ("my diary", 2)])
+def test_output_replaces_only_its_own_kind(
+    tmp_path: Path, before: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(before)
+    assert main(["up", "-n", "1", "--dir", str(tmp_path / "node")]) == 0
+
+    assert main(["cdi", "--dir", str(tmp_path / "node"), "-o", str(file)]) == status
+
+    refused = f"error: -o: {file} is there already and is not a CDI specification: remove it or choose another file\n"
+    assert capsys.readouterr().err == (refused if status else "")
+    assert (file.read_text() == before) == bool(status)
