@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.patience import PROGRAM_LIMIT_S, eventually
 
 SCRIPT = Path(__file__).resolve().parents[3] / "dev"
 
@@ -159,6 +164,56 @@ def test_environment_without_the_extra_is_installed_again(checkout, machine, tmp
     dev(checkout, "run", env=machine)
 
     assert "[kind]" in (tmp_path / "log").read_text()
+
+
+@pytest.fixture(params=["flock", "Python"])
+def held(request, bare_path, machine, tmp_path):
+    """The environment of a first use that waits in the middle, and a function that lets it go on."""
+    if request.param == "flock":
+        if (flock := shutil.which("flock")) is None:
+            pytest.skip("no flock on this machine")
+        (bare_path / "flock").symlink_to(flock)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    python = (bare_path / "python3").read_text()
+    locking = f'*"import fcntl"*) shift; exec {sys.executable} -c "$@" ;;\n'
+    waiting = f'echo begun >>"$LOG"; read -r line <"{gate}"\n'
+    python = python.replace('case "$*" in\n', f'case "$*" in\n{locking}').replace(
+        '*"-m venv"*)\n', f'*"-m venv"*)\n{waiting}'
+    )
+    (bare_path / "python3").write_text(python)
+    return machine, lambda: gate.write_text("go on\n")
+
+
+@pytest.mark.parametrize("command", ["run", "test"])
+def test_second_use_waits_for_the_first_one_to_set_up(checkout, held, command, tmp_path):
+    environment, go_on = held
+    uses = [subprocess.Popen([checkout / "dev", "run"], env=environment, stderr=subprocess.PIPE, text=True)]
+    eventually(lambda: (tmp_path / "log").exists())
+    uses.append(subprocess.Popen([checkout / "dev", command], env=environment, stderr=subprocess.PIPE, text=True))
+
+    second = uses[1].stderr.readline()
+    go_on()
+    said = [use.communicate(timeout=PROGRAM_LIMIT_S)[1] for use in uses]
+
+    assert second == "dev: another ./dev is setting up this checkout; waiting for it ...\n"
+    assert [use.returncode for use in uses] == [0, 0]
+    assert "making .venv" not in said[1]
+    assert (tmp_path / "log").read_text().splitlines().count("begun") == 1
+
+
+def test_use_that_is_killed_leaves_no_lock(checkout, held, tmp_path):
+    environment, go_on = held
+    killed = subprocess.Popen([checkout / "dev", "run"], env=environment, stderr=subprocess.DEVNULL, process_group=0)
+    eventually(lambda: (tmp_path / "log").exists())
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+
+    again = subprocess.Popen([checkout / "dev", "run"], env=environment, stderr=subprocess.PIPE, text=True)
+    go_on()
+
+    assert "waiting" not in again.communicate(timeout=PROGRAM_LIMIT_S)[1]
+    assert again.returncode == 0
 
 
 @pytest.mark.parametrize(
