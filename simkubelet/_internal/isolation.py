@@ -10,10 +10,12 @@ Kernel facts: user_namespaces(7), mount_setattr(2), capabilities(7), landlock(7)
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
+import stat
 import sys
 
 _CLONE_NEWUSER = 0x10000000
@@ -34,7 +36,8 @@ _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
 _CAPABILITY_VERSION = 0x20080522
 _LANDLOCK_MIN_ABI, _LANDLOCK_SCOPES_ABI = 2, 6
 """Before 2 no file can be moved to another folder."""
-_LANDLOCK_WRITES = (1 << 1) | sum(1 << bit for bit in range(4, 14))
+_LANDLOCK_WRITE_FILE = 1 << 1
+_LANDLOCK_WRITES = _LANDLOCK_WRITE_FILE | sum(1 << bit for bit in range(4, 14))
 _LANDLOCK_TRUNCATE = 1 << 14
 _LANDLOCK_SCOPES = 0b11
 
@@ -112,6 +115,10 @@ class Stranger:
 
     def become(self) -> None:
         """Be this user, root in its namespace, for good."""
+        for output in (1, 2):
+            if not stat.S_ISCHR(os.fstat(output).st_mode):
+                # It may open these again, as ``/dev/stdout``.
+                os.fchown(output, self.host_id, self.host_id)
         _, most = resource.getrlimit(resource.RLIMIT_NPROC)
         bound = _MAX_PROCESSES if most == resource.RLIM_INFINITY else min(most, _MAX_PROCESSES)
         resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
@@ -181,13 +188,20 @@ def shut_in() -> bool:
     attributes = _packed(writes, 0, _LANDLOCK_SCOPES) if abi >= _LANDLOCK_SCOPES_ABI else _packed(writes)
     rules = _syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     root = os.open("/", os.O_PATH)
-    # A structure without padding.
-    beneath = ctypes.create_string_buffer(writes.to_bytes(8, sys.byteorder) + root.to_bytes(4, sys.byteorder), 12)
-    _syscall(_LANDLOCK_ADD_RULE, rules, 1, beneath, 0)
-    _syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
+    _allow(rules, writes, root)
     os.close(root)
+    for output in (1, 2):
+        with contextlib.suppress(OSError):
+            _allow(rules, writes & (_LANDLOCK_WRITE_FILE | _LANDLOCK_TRUNCATE), output)
+    _syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
     os.close(rules)
     return True
+
+
+def _allow(rules: int, writes: int, beneath: int) -> None:
+    # A structure without padding.
+    words = writes.to_bytes(8, sys.byteorder) + beneath.to_bytes(4, sys.byteorder)
+    _syscall(_LANDLOCK_ADD_RULE, rules, 1, ctypes.create_string_buffer(words, 12), 0)
 
 
 def end_with_parent() -> None:

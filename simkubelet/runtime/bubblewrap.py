@@ -1,8 +1,9 @@
 """The sandbox of one container: its image and what is mounted where, as arguments of bubblewrap.
 
-A container has its own mounts, process ids, IPC and host name; it shares the network of the host. Its ``/dev`` has the
-standard nodes and those that were asked for. Inside, the program is process 1 and user 0 without a single capability,
-whichever user runs the simulator.
+A container has its own mounts, process ids, IPC and host name, and the network of its pod, which is a loopback device.
+Its ``/dev`` has the standard nodes and those that were asked for. Inside, the program is process 1 and user 0: for the
+host the user who runs the simulator, without a single capability, or, where that is root, a user of nobody
+(`_container_init`). Keys that others may not read are not there.
 
 There is no registry and nothing to unpack, so whatever ``image`` a manifest names, a container finds the host's system
 folders and the Python that runs the simulator, its packages included. The rest of the host is not there.
@@ -12,20 +13,30 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from .._internal import bundle
 from ..model.errors import HostError
 
-__all__ = ["Bind", "HostImage", "bubblewrap_program", "check_bubblewrap", "sandbox_arguments"]
+__all__ = [
+    "Bind",
+    "HostImage",
+    "bubblewrap_program",
+    "check_bubblewrap",
+    "is_run_by_root",
+    "placed",
+    "sandbox_arguments",
+]
 
+_AS_USER: Final = ("--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL")
 _NAMESPACES: Final = (
-    *("--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),
     *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--clearenv"),
 )
@@ -48,6 +59,22 @@ _SETTINGS: Final = (
     "services",
     "ssl",
 )
+_MASKED: Final = (
+    "asound",
+    "acpi",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "timer_list",
+    "timer_stats",
+    "sched_debug",
+    "scsi",
+)
+"""What of ``/proc`` a container finds empty.
+
+Source: containerd v2.1.4, pkg/oci/spec.go, ``populateDefaultUnixSpec``.
+"""
+_MAY_MOUNT: Final = 1 << 21
 _SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ORIGINALS: Final = "/.image"
 
@@ -93,6 +120,8 @@ class HostImage:
             arguments += ["--symlink", link, path]
         for name in _SETTINGS:
             arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for path in _secrets():
+            arguments += _nothing_at(path)
         arguments += ["--dir", "/root", "--dir", "/run", "--symlink", "../run", "/var/run"]
         return [*arguments, "--perms", "1777", "--dir", "/var/tmp"]  # noqa: S108 - the container's
 
@@ -124,6 +153,22 @@ class HostImage:
 
     def _owner(self, path: str) -> str | None:
         return next((folder for folder in self.folders if _is_in(path, folder)), None)
+
+
+@cache
+def _secrets() -> tuple[str, ...]:
+    """What of the settings only its owner or a group may read; of a folder the folder alone."""
+    found: list[Path] = []
+    for top in _SETTINGS:
+        for path in sorted(Path("/etc", top).rglob("*")):
+            if not path.is_symlink() and not path.stat().st_mode & stat.S_IROTH:
+                found += () if found and path.is_relative_to(found[-1]) else (path,)
+    return tuple(map(str, found))
+
+
+def _nothing_at(path: str) -> list[str]:
+    """The arguments of bubblewrap that show nothing in the place of a file or folder."""
+    return ["--tmpfs", path] if Path(path).is_dir() else ["--ro-bind", "/dev/null", path]
 
 
 def _entries(folder: str, places: Sequence[str]) -> Iterator[str]:
@@ -181,25 +226,47 @@ class Bind:
         return ["--dev-bind" if self.is_device else "--bind", self.source, place]
 
 
-def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, binds: Sequence[Bind]) -> list[str]:
-    """All arguments of ``bwrap`` but those for descriptors and the program.
+def is_run_by_root() -> bool:
+    """Whether containers can be given a user of their own, because we may make mounts for them."""
+    if os.geteuid() != 0:
+        return False
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) & _MAY_MOUNT)
+
+
+def placed(image: HostImage, binds: Iterable[Bind]) -> Mapping[str, Bind]:
+    """Place in the container -> what is shown there, a higher place before a deeper one; the last counts."""
+    found = {image.place(bind.target): bind for bind in binds}
+    return {place: found[place] for place in sorted(found, key=lambda place: (place.count("/"), place))}
+
+
+def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, shown: Mapping[str, Bind]) -> list[str]:
+    """All arguments of ``bwrap`` but those for descriptors, the network and the program.
 
     Args:
         image: The root file system.
         hostname: At most 63 characters, as the kubelet cuts the pod's name.
         sys_folder: The folder that is shown at ``/sys``, read-only.
-        binds: What was asked for. Of equal targets the last counts; a higher one never hides a deeper one.
+        shown: What was asked for, see `placed`.
     """
-    placed = {image.place(bind.target): bind for bind in binds}
-    places = sorted(placed, key=lambda place: (place.count("/"), place))
-    arguments = [*_NAMESPACES, "--hostname", hostname]
+    arguments = [*_namespaces(), "--hostname", hostname]
     # The empty /tmp comes first: the image's Python may be below the host's.
     arguments += ["--perms", "1777", "--tmpfs", "/tmp", *image.arguments()]  # noqa: S108 - the container's
     arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", sys_folder, "/sys"]
-    arguments += image.room_arguments(places, {place for place in places if placed[place].is_link})
-    for place in places:
-        arguments += placed[place].arguments(place)
+    for path in (f"/proc/{name}" for name in _MASKED if Path("/proc", name).exists()):
+        arguments += _nothing_at(path)
+    arguments += image.room_arguments(list(shown), {place for place, bind in shown.items() if bind.is_link})
+    for place, bind in shown.items():
+        arguments += bind.arguments(place)
     return arguments
+
+
+def _namespaces() -> tuple[str, ...]:
+    """The arguments of bubblewrap for a container's namespaces.
+
+    As root it makes no user namespace: the mounts are root's, and `_container_init` enters one without a part in them.
+    """
+    return _NAMESPACES if is_run_by_root() else (*_AS_USER, *_NAMESPACES)
 
 
 def bubblewrap_program() -> str:
@@ -223,7 +290,19 @@ def check_bubblewrap() -> None:
     Raises:
         HostError: the program is missing or the kernel refuses the namespaces.
     """
-    command = [bubblewrap_program(), *_NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    command = [
+        bubblewrap_program(),
+        *_namespaces(),
+        "--unshare-net",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "true",
+    ]
     trial = subprocess.run(command, capture_output=True, text=True, check=False)
     if trial.returncode != 0:
         said = trial.stderr.strip().removeprefix("bwrap: ") or f"status {trial.returncode}"

@@ -83,6 +83,7 @@ class ProcessContainer:
         output: PipedLog,
         limits: Sequence[str],
         clock: Clock,
+        network: object = None,
     ) -> None:
         self.log = files.log
         self.limits = tuple(limits)
@@ -92,6 +93,8 @@ class ProcessContainer:
         self._files = files
         self._output = output
         self._clock = clock
+        # Of the pod; it is there as long as who has it.
+        self._network = network
         self._is_cut = False
 
     @property

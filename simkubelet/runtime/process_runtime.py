@@ -7,26 +7,43 @@ that waits and does nothing.
 
 Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `container_setup`), groups,
 RDT. Volumes of a pod are not mounted, its security contexts are not read.
+
+The containers of a pod share a network namespace in which there is a loopback device and nothing else; with
+``hostNetwork`` it is the host's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import logging
 import os
-from collections.abc import Sequence
+import shutil
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
+from weakref import WeakValueDictionary
 
+from .._internal import isolation
 from .._internal.open_files import with_first_limit
 from .._internal.piped_log import PipedLog
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
-from ..model.pod import Container, Pod
-from .bubblewrap import Bind, HostImage, bubblewrap_program, check_bubblewrap, sandbox_arguments
+from ..model.pod import Container, Pod, PodUID
+from .bubblewrap import (
+    Bind,
+    HostImage,
+    bubblewrap_program,
+    check_bubblewrap,
+    is_run_by_root,
+    placed,
+    sandbox_arguments,
+)
 from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
 from .process_container import ContainerFiles, ProcessContainer, tail
@@ -35,7 +52,14 @@ from .program import Program, program_of
 __all__ = ["ProcessRuntime"]
 
 _LOG: Final = logging.getLogger(__name__)
-_INIT: Final = Path(__file__).with_name("_container_init.py").read_text(encoding="utf-8")
+_INIT: Final = "\n".join(
+    [
+        "import sys",
+        "isolation = sys.modules['isolation'] = type(sys)('isolation')",
+        f"exec({Path(isolation.__file__).read_text(encoding='utf-8')!r}, isolation.__dict__)",
+        f"exec({Path(__file__).with_name('_container_init.py').read_text(encoding='utf-8')!r})",
+    ]
+)
 _READY: Final = b"ready\n"
 _HOSTNAME_MAX: Final = 63
 
@@ -60,6 +84,7 @@ class ProcessRuntime:
         self._hook = hook
         self._image = image or HostImage.of_this_host()
         self._containers: list[ProcessContainer] = []
+        self._networks: WeakValueDictionary[PodUID, PodNetwork] = WeakValueDictionary()
 
     async def start(
         self, pod: Pod, container: Container, options: DeviceRunOptions, attempt: int = 0
@@ -91,9 +116,10 @@ class ProcessRuntime:
     async def _launch(
         self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
     ) -> ProcessContainer:
+        network = self._networks.get(pod.uid)
         output = PipedLog.open(files.log)
         try:
-            process, init_pid, said = await self._spawn(pod, program, setup, files, output.pipe)
+            process, init_pid, said = await self._spawn(pod, program, setup, files, output.pipe, network)
             output.pipe.close()
             if said != _READY:
                 await process.wait()
@@ -101,7 +127,9 @@ class ProcessRuntime:
             await output.close()
             raise
         if said == _READY:
-            container = ProcessContainer(process, init_pid, program, files, output, setup.limits, self._clock)
+            if network is None and not pod.spec.get("hostNetwork") and (network := PodNetwork.of(init_pid)):
+                self._networks[pod.uid] = network
+            container = ProcessContainer(process, init_pid, program, files, output, setup.limits, self._clock, network)
             self._containers = [*(other for other in self._containers if other.is_running), container]
             return container
         await output.close()
@@ -111,25 +139,82 @@ class ProcessRuntime:
         raise init_error(tail(files.log).strip().removeprefix("bwrap: "))
 
     async def _spawn(
-        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles, output: BinaryIO
+        self,
+        pod: Pod,
+        program: Program,
+        setup: ContainerSetup,
+        files: ContainerFiles,
+        output: BinaryIO,
+        network: PodNetwork | None,
     ) -> tuple[asyncio.subprocess.Process, int, bytes]:
         """Start the sandbox: its process, the id of its process 1, and what the container's first program said."""
+        shown = placed(self._image, [Bind(str(files.message), program.termination_message_path), *setup.binds.values()])
+        arguments = self._arguments(pod, shown, network)
+        mounts = [*self._owners(arguments, shown, files)] if is_run_by_root() else []
+        inside = [f"{name}={value}" for name, value in setup.env.items()]
+        handles = () if network is None else network.handles
         async with _Pipe() as info, _Pipe() as status:
-            with _options_file(self._arguments(pod, program, setup, files)) as options:
-                inside = [f"{name}={value}" for name, value in setup.env.items()]
-                argv = [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end), "--"]
+            with _options_file(arguments) as options:
+                argv = [*network.entering()] if network else []
+                argv += [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end), "--"]
                 argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end), program.working_dir]
-                argv += [str(len(inside)), *inside, *program.argv]
-                process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end))
+                argv += [str(len(inside)), *inside, str(len(mounts)), *mounts, *program.argv]
+                process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end, *handles))
             answer = await info.read()
             said = await status.read()
         return process, json.loads(answer)["child-pid"] if answer else 0, said
 
-    def _arguments(self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles) -> list[str]:
-        message = Bind(str(files.message), program.termination_message_path)
+    def _arguments(self, pod: Pod, shown: Mapping[str, Bind], network: PodNetwork | None) -> list[str]:
         own_sys = self._folder / "root" / "sys"
         sys_folder = str(own_sys.resolve()) if own_sys.exists() else "/sys"
-        return sandbox_arguments(self._image, _hostname(pod), sys_folder, [message, *setup.binds.values()])
+        own_network = [] if network or pod.spec.get("hostNetwork") else ["--unshare-net"]
+        return [*own_network, *sandbox_arguments(self._image, _hostname(pod), sys_folder, shown)]
+
+    def _owners(self, arguments: Sequence[str], shown: Mapping[str, Bind], files: ContainerFiles) -> Iterator[str]:
+        """What is mounted in a container, as its first program is told; see `_container_init`."""
+        yield from ("=/", "=/dev")
+        yield from (f"={place}" for option, place in pairwise(arguments) if option == "--tmpfs")
+        for place, bind in shown.items():
+            if not bind.is_link:
+                source = Path(bind.source)
+                is_own = any(source.is_relative_to(folder.resolve()) for folder in (self._folder, files.log.parent))
+                yield ("+" if is_own else "-") + place
+
+
+class PodNetwork:
+    """The network namespace of a pod, kept while a container of the pod is known."""
+
+    def __init__(self, namespaces: Mapping[str, int]) -> None:
+        self._namespaces = namespaces
+        for handle in self.handles:
+            weakref.finalize(self, os.close, handle)
+
+    @property
+    def handles(self) -> tuple[int, ...]:
+        """Descriptors that `entering` needs."""
+        return tuple(self._namespaces.values())
+
+    @classmethod
+    def of(cls, pid: int) -> PodNetwork | None:
+        """That of a container; None where that has ended already, or other containers could not enter it."""
+        found: dict[str, int] = {}
+        # Who is not root may enter a network only by way of the user namespace that owns it.
+        kinds = ("net",) if is_run_by_root() else ("user", "net")
+        with contextlib.suppress(OSError):
+            for kind in kinds if shutil.which("nsenter") else ():
+                found[kind] = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+        if len(found) == len(kinds):
+            return cls(found)
+        for handle in found.values():
+            os.close(handle)
+        return None
+
+    def entering(self) -> Iterator[str]:
+        """The first words of an argv whose program runs in it."""
+        yield from (shutil.which("nsenter") or "nsenter", "--preserve-credentials")
+        for kind, handle in self._namespaces.items():
+            yield f"--{kind}=/proc/self/fd/{handle}"
+        yield "--"
 
 
 class _Pipe:

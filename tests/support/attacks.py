@@ -16,6 +16,7 @@ import ctypes, os, socket, stat, struct, sys, fcntl
 
 victim, decoy, address = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 libc = ctypes.CDLL(None, use_errno=True)
+devices = ["/dev/null", "/dev/gpu0"]
 RDONLY, REMOUNT, BIND, PRIVATE, REC = 1, 32, 4096, 1 << 18, 16384
 
 def checked(result):
@@ -81,8 +82,7 @@ attacks = {
     "opens memory": lambda: opened("/dev/mem", os.O_RDONLY),
     "opens a disk": lambda: any_of([lambda path=path: opened(path, os.O_RDONLY) for path in disks()]),
     "reads a key": lambda: any_of([lambda path=path: read(path) for path in secrets()]),
-    "changes a device": lambda: os.chmod("/dev/null", 0o666),
-    "dates a device": lambda: os.utime("/dev/zero"),
+    "changes a device": lambda: any_of([lambda path=path: os.chmod(path, 0o666) for path in devices]),
     "remounts": remount,
     "remounts below": lambda: nested(remount),
     "unmounts": lambda: checked(libc.umount2(b"/proc/sys", 2)),

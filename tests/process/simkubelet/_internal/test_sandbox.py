@@ -292,6 +292,16 @@ def test_exit_status_arguments_and_signals_pass_through(node):
     assert (said, process.returncode) == ("two words\n", 7)
 
 
+def test_output_is_opened_again(node):
+    log = node.folder / "log"
+    log.touch()
+    with log.open("ab") as file:
+        argv = node.argv(["sh", "-c", "echo one >>/dev/stdout; echo two >>/dev/stderr"])
+        subprocess.run(argv, stdout=file, stderr=file, timeout=LIMIT_S, check=False, cwd="/")
+
+    assert log.read_text() == "one\ntwo\n"
+
+
 def test_missing_program_is_one_line_and_status_127(node):
     seen = node.run("skt-no-such-program", PATH="/usr/bin:/bin")
 

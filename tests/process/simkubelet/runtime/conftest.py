@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,17 @@ class SomeNode:
         return place
 
     async def start(self, *command: str, attempt: int = 0, **settings: Any) -> ProcessContainer:
-        """Start a container; `settings` are fields of its manifest and of `DeviceRunOptions`."""
+        """Start a container; `settings` are fields of its manifest and of `DeviceRunOptions`.
+
+        `pod` has fields of its pod's spec, and its ``uid`` where two containers are of one pod.
+        """
         fields = {"envs": {}, "mounts": (), "devices": (), "annotations": {}, "cdi_devices": ()}
         options = DeviceRunOptions(**{name: settings.pop(name, none) for name, none in fields.items()})
         manifest = {"name": "main", "image": "ignored", "command": list(command), **settings}
-        name = self.faker.unique.slug()
-        pod = pod_from_manifest({"metadata": {"name": name}, "spec": {"containers": [manifest]}})
+        spec = {"containers": [manifest], **manifest.pop("pod", {})}
+        uid = spec.pop("uid", None)
+        pod = pod_from_manifest({"metadata": {"name": self.faker.unique.slug()}, "spec": spec})
+        pod = replace(pod, uid=uid or pod.uid)
         if self.runtime is None:
             self.runtime = ProcessRuntime(self.folder, self.folder / "pods-logs", self.clock, self.hook)
         return await self.runtime.start(pod, pod.containers[0], options, attempt)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from simkubelet.runtime.bubblewrap import Bind, HostImage, sandbox_arguments
+from simkubelet.runtime import bubblewrap
+from simkubelet.runtime.bubblewrap import Bind, HostImage, placed, sandbox_arguments
 
 
 @pytest.fixture
@@ -73,13 +74,20 @@ def test_higher_mounts_come_first_and_of_equal_ones_the_last_counts(image):
         Bind("/4", "/dev/x", is_device=True),
     ]
 
-    arguments = sandbox_arguments(image, "pod", "/sys", binds)
+    arguments = sandbox_arguments(image, "pod", "/sys", placed(image, binds))
 
     assert arguments[-9:] == ["--ro-bind", "/2", "/data", "--dev-bind", "/4", "/dev/x", "--bind", "/1", "/data/x/y"]
 
 
-@pytest.mark.parametrize(
-    "option", ["--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"]
-)
+@pytest.mark.parametrize(("user", "has_namespace"), [(0, False), (1000, True)], ids=["root", "user"])
+def test_sandbox_of_root_is_roots_own(image, monkeypatch, user, has_namespace):
+    monkeypatch.setattr(bubblewrap.os, "geteuid", lambda: user)
+
+    assert ("--unshare-user" in sandbox_arguments(image, "pod", "/sys", {})) == (
+        has_namespace or not bubblewrap.is_run_by_root()
+    )
+
+
+@pytest.mark.parametrize("option", ["--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"])
 def test_sandbox_is_closed(image, option):
-    assert option in sandbox_arguments(image, "pod", "/sys", [])
+    assert option in sandbox_arguments(image, "pod", "/sys", {})
