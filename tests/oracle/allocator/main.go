@@ -49,7 +49,10 @@ type search struct {
 }
 
 func main() {
-	loop := wire.Loop{HangLimit: hangLimit, Handlers: map[string]wire.Handler{"allocate": wire.Handle(search.allocate)}}
+	loop := wire.Loop{HangLimit: hangLimit, Handlers: map[string]wire.Handler{
+		"allocate": wire.Handle(search.allocate),
+		"select":   wire.Handle(selection.answer),
+	}}
 	if err := loop.Run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(2)

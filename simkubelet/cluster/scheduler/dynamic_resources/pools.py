@@ -107,8 +107,10 @@ class Device:
         self.slice = of_slice
         self._answers: dict[str, bool] = {}
 
-    def matches(self, expression: str) -> bool:
-        """Whether an expression in CEL selects it; the answer is kept, as a device of a slice never changes.
+    def matches(self, expression: str, release: Version) -> bool:
+        """Whether an expression in CEL selects it for the scheduler of a release.
+
+        The answer is kept, as a device of a slice never changes.
 
         Raises:
             CompileError: it is no expression.
@@ -118,7 +120,7 @@ class Device:
         if known is None:
             if len(self._answers) == _MOST_ANSWERS:
                 self._answers.clear()
-            known = compiled_selector(expression).matches(self._view)
+            known = compiled_selector(expression, release=release).matches(self._view)
             self._answers[expression] = known
         return known
 

@@ -111,7 +111,7 @@ class Request:
     def _all_match(self, selectors: Sequence[Mapping[str, Any]], device: Device, whose: str) -> bool:
         for number, selector in enumerate(selectors):
             try:
-                if not device.matches(selector["cel"]["expression"]):
+                if not device.matches(selector["cel"]["expression"], self._release):
                     return False
             except CompileError as error:
                 raise AllocatorError(f"{whose}: selector #{number}: CEL compile error: {error}") from None

@@ -19,7 +19,7 @@ from ...api.registry.names import (
     is_label_value,
     is_qualified_name,
 )
-from ...objects.device_selector import expression_refusal
+from ...objects.device_selector import exceeds_cost_limit, expression_refusal
 from .device_names import validate_driver_name
 from .rules import Rules
 
@@ -169,8 +169,12 @@ def _validate_selector(rules: Rules, selector: Fields, path: str) -> list[FieldE
     if len(expression.encode()) > _EXPRESSION_AT_MOST:
         return [FieldError.too_long(f"{path}.cel.expression", _EXPRESSION_AT_MOST)]
     functions, knows_sharing = rules.of(_LIST_FUNCTIONS), CAPACITY in rules.gates
-    refusal = expression_refusal(expression, knows_sharing=knows_sharing, functions=functions)
-    return [] if refusal is None else [FieldError.invalid(f"{path}.cel.expression", expression, refusal)]
+    refusal = expression_refusal(expression, release=rules.release, knows_sharing=knows_sharing, functions=functions)
+    if refusal is not None:
+        return [FieldError.invalid(f"{path}.cel.expression", expression, refusal)]
+    if exceeds_cost_limit(expression, release=rules.release, knows_sharing=knows_sharing):
+        return [FieldError.forbidden(f"{path}.cel.expression", "too complex, exceeds cost limit")]
+    return []
 
 
 def validate_configuration(rules: Rules, config: Fields, path: str, *, stored: bool) -> list[FieldError]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from simkubelet.cluster.objects import device_selector
+from simkubelet.cluster.cel.environment import environment
 from simkubelet.cluster.objects.device_selector import (
     CompileError,
     SelectorError,
@@ -89,7 +89,10 @@ def test_wrong_expression_is_refused(expression: str, message: str) -> None:
         ('device.attributes["gpu.example.com"].x == 1', "no such key: x"),
         ('device.attributes["absent.example.com"].x == 1', "no such key: x"),
         ('device.attributes["gpu.example.com"].index < "3"', "no such overload"),
-        ('device.attributes["gpu.example.com"].model.compareTo(quantity("1")) == 0', "no such overload"),
+        (
+            'device.attributes["gpu.example.com"].model.compareTo(quantity("1")) == 0',
+            "no such overload: compareTo(string, kubernetes.Quantity)",
+        ),
         ("1 / 0 == 1", "division by zero"),
         (
             'device.attributes["gpu.example.com"].model',
@@ -107,7 +110,7 @@ def test_expression_that_cannot_be_evaluated_is_an_error(expression: str, messag
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
-    device_selector._environments.cache_clear()
+    environment.cache_clear()
 
     with pytest.raises(CompileError, match=r"pip install 'simkubelet\[dra\]'"):
         compiled_selector("device.driver == 'not compiled before'")
@@ -140,8 +143,8 @@ def test_expression_is_refused_where_the_real_compiler_refuses_it(expression: st
 
 def test_without_the_package_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
-    device_selector._environments.cache_clear()
+    environment.cache_clear()
     try:
         assert expression_refusal("(") is None
     finally:
-        device_selector._environments.cache_clear()
+        environment.cache_clear()
