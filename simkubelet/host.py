@@ -1,4 +1,4 @@
-"""What a program that runs nodes needs of this machine: views of nodes, open files, output, logs, the C library.
+"""What a program that runs nodes needs of this machine: views of nodes, open files, output, logs, failures.
 
 A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
 """
@@ -9,6 +9,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from ._internal.bundle import CHECKOUT, LazyModule, module_name, python_path
+    from ._internal.doors import DOORS, Door, contain_failures
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.output import (
@@ -30,6 +31,7 @@ else:
         __name__,
         {
             ".._internal.bundle": ("CHECKOUT", "LazyModule", "module_name", "python_path"),
+            ".._internal.doors": ("DOORS", "Door", "contain_failures"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.piped_log": ("PipedLog", "rotated_files"),
@@ -49,11 +51,14 @@ else:
 
 __all__ = [
     "CHECKOUT",
+    "DOORS",
+    "Door",
     "LazyModule",
     "NodeView",
     "PipedLog",
     "UnreadError",
     "check_sandbox",
+    "contain_failures",
     "escape",
     "find_library",
     "is_stand_in",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ._internal.doors import Door
 from .cluster_api import ClusterApi
 from .model.clock import Clock
 from .model.config import KubeletConfig
@@ -34,6 +35,8 @@ from .runtime.cri import Cri, RuntimeState
 
 __all__ = ["NodeContext", "NodeLease", "NodePublisher"]
 
+_STATUS: Final = Door("status of a node")
+_LEASE: Final = Door("lease of a node")
 _COMPONENT: Final = "kubelet"
 _LEASE_DURATION_S: Final = 40
 _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
@@ -109,7 +112,8 @@ class NodePublisher:
         while True:
             await self._clock.sleep(NODE_STATUS_UPDATE_PERIOD_S)
             await self._cri.until_resumed_or_timeout()
-            self.publish()
+            with _STATUS(self._config.node, self._events.failed):
+                self.publish()
 
     def register(self) -> None:
         """Publish for the first time; a node that was created again has no extended resources left."""
@@ -166,7 +170,8 @@ class NodeLease:
     async def run(self) -> None:
         """Renew until cancelled."""
         while True:
-            self._cluster.renew_lease(self._node, _LEASE_DURATION_S)
+            with _LEASE(self._node):
+                self._cluster.renew_lease(self._node, _LEASE_DURATION_S)
             await self._clock.sleep(_LEASE_PERIOD_S)
 
 
@@ -191,6 +196,10 @@ class _NodeEvents:
         """Record the conditions that have changed."""
         for reason in _reasons(before, after):
             self._record(reason, f"Node {self._node} status is now: {reason}")
+
+    def failed(self, error: str) -> None:
+        """Record that the node's status cannot be published."""
+        self._record("FailedNodeStatusUpdate", error)
 
     def _record(self, reason: str, message: str) -> None:
         self._cluster.record_node_event(self._node, reason, message, _COMPONENT)

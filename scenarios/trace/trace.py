@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, Final, Literal, Protocol, TypeVar, get_args, overload
 
+from simkubelet.host import Door
 from simkubelet.model.events import (
     DevicesAllocated,
     DevicesListed,
@@ -32,6 +33,7 @@ Event = NodeEvent | StoryEvent
 """Anything that a trace records."""
 E = TypeVar("E", bound=Event)
 
+_FOLLOWER: Final = Door("display of an event")
 _PLACE: Final = ("story", "seq", "time_s", "real_s", "kind")
 """What a written line has before the fields of its event."""
 _CLASSES: Final[Mapping[str, type[Event]]] = {event.kind: event for event in get_args(Event)}
@@ -90,7 +92,8 @@ class Broadcast:
         entry = Entry(self._count, at_s, event, at_s)
         self._count += 1
         for follower in self._followers:
-            follower(entry)
+            with _FOLLOWER(event.kind):
+                follower(entry)
 
 
 class Trace:

@@ -150,17 +150,18 @@ class LiveCluster:
         ensure_priority_classes(self.api.registry)
         await self._serve()
         kubernetes, clock, keep = version(self._spec.nodes[0].kubernetes), self.live.clock, self.live.keep
-        keep(namespaces.run())
-        keep(NodeLifecycle(self._store, clock).run())
-        keep(TaintEviction(self._store, clock).run())
-        keep(PodGarbageCollector(self._store, clock).run())
-        keep(Scheduler(self._store, clock, kubernetes, self._gates).run())
-        keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
+        recorder = self._store.recorder
+        keep("namespaces", namespaces.run)
+        keep("node lifecycle", NodeLifecycle(self._store, clock).run)
+        keep("taint eviction", TaintEviction(self._store, clock).run)
+        keep("pod garbage collector", PodGarbageCollector(self._store, clock).run)
+        keep("scheduler", Scheduler(self._store, clock, kubernetes, self._gates).run)
+        keep("DaemonSets", DaemonSetController(self.api.registry, clock, recorder).run)
         if FEATURE_GATES[DYNAMIC_RESOURCES].is_on(kubernetes, self._gates):
-            keep(ResourceClaimController(self.api.registry, clock, self._store.recorder, kubernetes).run())
-            keep(DeviceTaintEviction(self._store, clock, kubernetes).run())
-        keep(GarbageCollector(self.api.registry).run())
-        keep(self._expire_events())
+            keep("ResourceClaims", ResourceClaimController(self.api.registry, clock, recorder, kubernetes).run)
+            keep("device taint eviction", DeviceTaintEviction(self._store, clock, kubernetes).run)
+        keep("garbage collector", GarbageCollector(self.api.registry).run)
+        keep("expiry of Events", self._expire_events)
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)
 
     async def _expire_events(self) -> None:

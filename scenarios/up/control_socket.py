@@ -19,10 +19,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from simkubelet.host import Door
 from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
 from .running import Cluster, Server, clusters
 
+_REQUEST: Final = Door("request of another command", ValueError, SimkubeletError)
 _CHOOSE: Final = "choose one with --cluster"
 
 Perform = Callable[[object], Awaitable[str]]
@@ -54,11 +56,13 @@ async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
 
 async def _answer(line: bytes, perform: Perform) -> dict[str, str | int]:
     try:
-        return {"done": await perform(json.loads(line))}
+        with _REQUEST(line.decode(errors="replace").strip()) as passage:
+            return {"done": await perform(json.loads(line))}
     except ValueError as error:
         return {"error": f"no request: {error}", "status": InputError.exit_status}
     except SimkubeletError as error:
         return {"error": str(error), "status": error.exit_status}
+    return {"error": f"this is a mistake of simkubelet: {passage.error!r}", "status": HostError.exit_status}
 
 
 def ask(cluster: str | None, step: Mapping[str, object]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from simkubelet.cluster_api import ClusterApi
-from simkubelet.host import one_line, raise_limit
+from simkubelet.host import Door, contain_failures, one_line, raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import PluginError, SimkubeletError
@@ -39,6 +39,10 @@ from ..story.stub_spec import Serves
 from ..trace.trace import Broadcast
 from .plugin_images import PluginImages
 
+_EVENT: Final = Door("event of a node")
+_PLUGIN: Final = Door("supervision of a plugin", PluginError)
+_LOOP: Final = Door("part of the control plane")
+_REMEMBERED_FAILURES: Final = 1000
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 _COLLECT_AFTER: Final = 20_000
 _TURNS_OF_A_REGISTRATION: Final = 40
@@ -84,7 +88,8 @@ class LiveNodes:
         self._stack.push_async_callback(self._forks.close)
 
     def start(self) -> None:
-        """Take what is logged from now on in this task, and in those that it starts."""
+        """Take what is logged from now on in this task, and in those that it starts; go on after failures in them."""
+        contain_failures(complain_once())
         self.logs.start()
         self._stack.callback(self.logs.close)
 
@@ -118,9 +123,9 @@ class LiveNodes:
         await asyncio.gather(*self._supervisors, return_exceptions=True)
         await self._stack.aclose()
 
-    def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done until the end."""
-        task = self._group.create_task(work)
+    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Have a part of the control plane work until the end; one that fails is started again."""
+        task = self._group.create_task(_LOOP.again_until_done(name, work, self.clock.sleep), name=name)
 
         async def end() -> None:
             task.cancel()
@@ -134,6 +139,11 @@ class LiveNodes:
 
     def observe(self, event: NodeEvent) -> None:
         """Take what happens on a node or in its cluster."""
+        with _EVENT(event.kind):
+            self._take(event)
+        self.record.append(event)
+
+    def _take(self, event: NodeEvent) -> None:
         match event:
             case PluginRegistered() | DriverConnected():
                 self.plugins.registered(event)
@@ -142,7 +152,6 @@ class LiveNodes:
             case KubeletCrashed(node=node, reason=reason):
                 self.plugins.allow_restarts(node, False)
                 complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
-        self.record.append(event)
 
     def introductions(self) -> Iterator[str]:
         """A line for each node, about its GPUs and the devices of its stubs."""
@@ -191,12 +200,29 @@ class LiveNodes:
 
 async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
     """Run a plugin until cancelled, also one that never registers; that is reported."""
+    about = f"{process.command.node} {process.command.name}"
     while True:
         try:
-            await process.run()
+            await _PLUGIN.again_until_done(about, process.run, clock.sleep)
         except PluginError as error:
             complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")
             await clock.sleep(_BROKEN_PLUGIN_BACKOFF_S)
+
+
+def complain_once() -> Callable[[str], None]:
+    """Print warnings of which each may come again and again; the latest thousand are known."""
+    known: dict[str, None] = {}
+
+    def report(text: str) -> None:
+        is_new = text not in known
+        known.pop(text, None)
+        known[text] = None
+        if len(known) > _REMEMBERED_FAILURES:
+            del known[next(iter(known))]
+        if is_new:
+            complain(text)
+
+    return report
 
 
 def complain(text: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
+from functools import partial
 from typing import Generic, TypeVar
+
+from .doors import Door
 
 __all__ = ["Change", "Noted", "first_done"]
 
@@ -52,13 +55,16 @@ class Noted(Generic[K]):
         self._keys[key] = None
         self._change.notify()
 
-    async def look_at_each(self, look: Callable[[K], None]) -> None:
-        """Look at what is noted, now and later, until cancelled."""
+    async def look_at_each(
+        self, look: Callable[[K], None], door: Door, record: Callable[[K, str], object] = lambda key, error: None
+    ) -> None:
+        """Look at what is noted, now and later, until cancelled; `record` takes what fails, and why."""
         while True:
             seen = self._change.count
             keys, self._keys = self._keys, {}
             for key in keys:
-                look(key)
+                with door(key, partial(record, key)):
+                    look(key)
             await self._change.wait(seen)
 
 

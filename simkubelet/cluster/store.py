@@ -20,6 +20,7 @@ from ..model.node import Node, NodeStatus
 from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 from ..model.version import DEFAULT, Version, version
+from .api.registry.kinds import kind_named
 from .objects.events import EVENT_TTL_S, EventRecorder, KubeEvent, PodEvents
 from .objects.nodes import HOST, Nodes, pod_address
 from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
@@ -64,6 +65,7 @@ class Store(ClusterApi):
         self._watches: dict[str, list[PodWatch]] = {}
         self._created = 0
         self._own_pod: Pod | None = None
+        objects.record_failure = self._record_failure
         objects.subscribe("pods", self._follow_pod)
 
     @property
@@ -289,6 +291,10 @@ class Store(ClusterApi):
         about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
         self.recorder.record(about, "Normal", reason, message, component, host=node)
 
+    def _record_failure(self, key: Key, one: JSON, error: str) -> None:
+        kind = kind_named(key.kind)
+        self.recorder.record_failure({**one, "apiVersion": kind.api_version, "kind": kind.kind}, error)
+
     def forget_events(self, node: str, component: str) -> None:
         self.recorder.forget(component, node)
 
@@ -326,11 +332,7 @@ class Store(ClusterApi):
         if old is not None:
             self._report_pod(old, pod)
         self._notify(pod)
-        if old is None:
-            self._report_not_simulated(pod)
-
-    def _report_not_simulated(self, pod: Pod) -> None:
-        for message in not_simulated(pod.spec):
+        for message in not_simulated(pod.spec) if old is None else ():
             self.record(pod, "Warning", "NotSimulated", message, SIMULATOR, host="")
 
     def _report_pod(self, old: Pod, new: Pod) -> None:

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.doors import Door
 from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from ..apis.grpcwire.client import RpcError
 from ..cluster_api import ClaimNotReadError, ResourceApi
@@ -71,6 +72,8 @@ _RECONCILE_PERIOD_S: Final = 60.0
 _HEALTH_PAUSE_S: Final = 5.0
 _MOST_UPDATES: Final = 100
 
+_RECONCILE: Final = Door("claims of a pod that is gone", ClaimsNotWrittenError, DynamicResourcesError)
+_HEALTH: Final = Door("health of a DRA driver's devices", RpcError, UnreadableMessageError)
 _log = logging.getLogger(__name__)
 
 
@@ -335,7 +338,8 @@ class DraManager:
                     inactive.setdefault(pod, []).append(info)
         for pod, infos in inactive.items():
             try:
-                await self._unprepare(pod, infos[0].namespace, [info.name for info in infos])
+                with _RECONCILE(pod):
+                    await self._unprepare(pod, infos[0].namespace, [info.name for info in infos])
             except (ClaimsNotWrittenError, DynamicResourcesError) as error:
                 _log.info("Unpreparing pod resources in reconcile loop failed, will retry podUID=%s err=%s", pod, error)
 
@@ -358,7 +362,8 @@ class DraManager:
         """Take the reports of a plugin, whatever services it has named, and ask again after each end."""
         while True:
             try:
-                await self._take_reports(plugin)
+                with _HEALTH(plugin.driver):
+                    await self._take_reports(plugin)
             except (RpcError, UnreadableMessageError) as error:
                 _log.info("WatchResources health stream of %s has ended: %s", plugin.driver, error)
             await self._clock.sleep(_HEALTH_PAUSE_S)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
+from .._internal.doors import Door
 from ..apis.dra import CALL_TIMEOUT_S, SERVICES
 from ..golang.text import quoted
 from ..model.version import Difference, Version
@@ -58,6 +60,7 @@ _KEEPS_INSTANCES: Final = Difference(
 )
 _OLDEST_SERVICE: Final = "v1alpha3.NodeService"
 
+_CONNECTION: Final = Door("connection to a DRA driver")
 _log = logging.getLogger(__name__)
 
 
@@ -226,7 +229,8 @@ class DriverPlugins:
             self._on_connection(name, endpoint, True)
             self._sync(name)
             return None
-        works = [plugin.keep_connected(lambda: self._changed(plugin))]
+        connect = partial(plugin.keep_connected, lambda: self._changed(plugin))
+        works = [_CONNECTION.again_until_done(f"{name} {endpoint}", connect, asyncio.sleep)]
         if self._watch_health is not None:
             works.append(self._watch_health(plugin))
         self._tasks[plugin] = [self._group.create_task(work, name=f"DRA plugin {endpoint}") for work in works]

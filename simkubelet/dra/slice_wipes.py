@@ -12,6 +12,7 @@ import random
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from .._internal.doors import Door
 from ..cluster_api import ResourceApi
 from ..model.clock import Clock
 from ..model.version import Difference, Version
@@ -30,6 +31,7 @@ _RETURN_ENDS_WIPE: Final = Difference(
     "dra_plugin_manager.go, ``sync`` (v1.34.4)",
 )
 
+_WIPE: Final = Door("ResourceSlices of a driver that is gone")
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 _PAUSE_FACTOR: Final = 2.0
@@ -110,7 +112,10 @@ class SliceWipes:
             {"spec.nodeName": self._node} if driver is None else {"spec.driver": driver, "spec.nodeName": self._node}
         )
         pause_s = _FIRST_PAUSE_S
-        while not await self._cluster.delete_resource_slices(selector):
+        while True:
+            with _WIPE(driver or "all drivers"):
+                if await self._cluster.delete_resource_slices(selector):
+                    return
             if pause_s * _PAUSE_FACTOR > _LONGEST_PAUSE_S:
                 return
             await self._clock.sleep(pause_s * (1 + _PAUSE_JITTER * random.random()))  # noqa: S311  # no secret

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.doors import Door
 from ..container_manager import ContainerManager
-from ..dra.manager import DraManager
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
@@ -41,6 +41,9 @@ __all__ = ["Pods"]
 
 _log = logging.getLogger(__name__)
 
+_TAKE: Final = Door("admission or update of a pod", KubeletPanicError)
+_SYNC: Final = Door("sync of a pod", KubeletPanicError)
+_RETRY_S: Final = 10.0
 _COMPONENT: Final = "kubelet"
 _SYNC_PERIOD_S: Final = 60.0
 
@@ -89,7 +92,7 @@ class Pods:
         self._mirrors = MirrorPods(context.cluster)
         self._workers: dict[PodUID, PodWorker] = {}
         self._tasks: dict[PodUID, asyncio.Task[None]] = {}
-        self._listeners: list[asyncio.Task[None]] = []
+        self._listeners: set[asyncio.Task[None]] = set()
         self._places: Mapping[str, int] = {}
         self._are_files_new = config.static_pod_path is not None
         self._watch = self._cluster.watch_pods(self._node)
@@ -118,14 +121,14 @@ class Pods:
             KubeletPanicError: an admission made the kubelet of this minor crash.
         """
         self._places = {key: place for place, key in enumerate(first)}
-        self._records.on_change = self._wake
+        self._records.on_change, self._records.on_failure = self._wake, self._record_failure
         if self._config.static_pod_path is not None:
             self._listen(watch_static_pods(self._config.static_pod_path, self._directory, self._note_files))
         if self._tools.statuses.reports_health:
-            self._listen(self._follow_health())
+            self._listen(self._follow(self._containers.health_updates.get))
             self._listen(self._sync_again())
             if self._containers.dra is not None:
-                self._listen(self._follow_claims(self._containers.dra))
+                self._listen(self._follow(self._containers.dra.updates.get))
         while True:
             await self._state.until_well()
             seen = self._watch.change.count
@@ -143,10 +146,10 @@ class Pods:
             The tasks that have been cancelled.
         """
         self._cluster.end_watch(self._node, self._watch)
-        self._records.on_change = None
+        self._records.on_change = self._records.on_failure = None
         tasks = [*self._tasks.values(), *self._listeners]
         # A task that is cancelled again while it cleans up would leave a container behind.
-        self._tasks, self._listeners = {}, []
+        self._tasks, self._listeners = {}, set()
         for task in tasks:
             task.cancel()
         return tasks
@@ -160,18 +163,13 @@ class Pods:
         return tuple(pod for uid, pod in self._known.items() if uid in self._active)
 
     def _listen(self, work: Coroutine[Any, Any, None]) -> None:
-        self._listeners.append(self._context.tasks.create_task(work, name=f"pods of {self._node}"))
+        self._listeners.add(task := self._context.tasks.create_task(work, name=f"pods of {self._node}"))
+        task.add_done_callback(self._listeners.discard)
 
-    async def _follow_health(self) -> None:
-        """Sync the pods that the device manager reports for a change of health."""
+    async def _follow(self, reported: Callable[[], Awaitable[Iterable[PodUID]]]) -> None:
+        """Sync the pods that a manager of devices reports for a change of health."""
         while True:
-            for uid in await self._containers.health_updates.get():
-                self._wake(uid)
-
-    async def _follow_claims(self, dra: DraManager) -> None:
-        """Sync the pods that the DRA manager reports for a change of health."""
-        while True:
-            for uid in await dra.updates.get():
+            for uid in await reported():
                 self._wake(uid)
 
     async def _sync_again(self) -> None:
@@ -197,18 +195,33 @@ class Pods:
         changed = [(uid, self._read(uid)) for uid in self._watch.take()]
         for uid, pod in changed:
             if pod is None:
-                self._forget(uid)
-                self._mirrors.restore()
+                with _TAKE(uid):
+                    self._forget(uid)
+                    self._mirrors.restore()
         pods = [pod for _, pod in changed if pod is not None]
         if not self._containers.allocator.are_sources_ready:
             pods.sort(key=self._turn)
         for pod in pods:
-            if pod.mirror_of is not None:
-                self._mirrors.check(pod)
-            elif pod.uid not in self._known:
-                await self._take(pod)
-            else:
-                self._update(pod)
+            with _TAKE(pod.key, partial(self._record_failure, pod)) as passage:
+                await self._take_change(pod)
+            if passage.error is not None:
+                self._listen(self._take_later(pod.uid))
+
+    async def _take_change(self, pod: Pod) -> None:
+        if pod.mirror_of is not None:
+            self._mirrors.check(pod)
+        elif pod.uid not in self._known:
+            await self._take(pod)
+        else:
+            self._update(pod)
+
+    async def _take_later(self, uid: PodUID) -> None:
+        """Take a pod again after a failure; one without a worker as if it was new."""
+        if uid not in self._workers:
+            self._known.pop(uid, None)
+            self._active.discard(uid)
+        await self._context.clock.sleep(_RETRY_S)
+        self._watch.note(uid)
 
     def _turn(self, pod: Pod) -> tuple[int, int]:
         return self._places.get(pod.key, len(self._places)), pod.ordinal
@@ -278,7 +291,7 @@ class Pods:
         self._active.discard(pod.uid)
         status = PodStatus(PodPhase.FAILED, rejection.reason, f"Pod was rejected: {rejection.message}")
         if self._records.is_any_running(pod.uid):
-            self._run(pod, self._end_refused(pod, status))
+            self._run(pod, self._until_done(pod, partial(self._end_refused, pod, status)))
         else:
             self._publish(pod, status)
 
@@ -302,8 +315,9 @@ class Pods:
     async def _work(self, worker: PodWorker, before: Collection[asyncio.Task[None]]) -> None:
         if before:
             await asyncio.wait(before)
+        pod = worker.pod
         try:
-            await worker.run()
+            await self._until_done(pod, worker.run)
         except KubeletPanicError as panic:
             self._on_panic(panic)
             return
@@ -347,7 +361,10 @@ class Pods:
         """End the containers of pods that went while no kubelet looked."""
         for pod in self._records.pods():
             if pod.uid not in self._known:
-                self._run(pod, self._end_orphan(pod))
+                self._run(pod, self._until_done(pod, partial(self._end_orphan, pod)))
+
+    async def _until_done(self, pod: Pod, work: Callable[[], Awaitable[None]]) -> None:
+        await _SYNC.again_until_done(pod.key, work, self._context.clock.sleep, partial(self._record_failure, pod))
 
     # Static pods
 
@@ -367,9 +384,10 @@ class Pods:
             self._mirrors.remove(pod)
         for uid, pod in found.items():
             if uid not in self._static and uid not in self._workers:
-                pod = self._static[uid] = self._as_understood(pod)
-                self._mirrors.add(pod)
-                await self._take(pod)
+                with _TAKE(pod.key, partial(self._record_failure, pod)):
+                    pod = self._static[uid] = self._as_understood(pod)
+                    self._mirrors.add(pod)
+                    await self._take(pod)
 
     # Reports
 
@@ -378,6 +396,9 @@ class Pods:
             self._mirrors.publish(pod, status)
         else:
             self._cluster.set_pod_status(pod.uid, status)
+
+    def _record_failure(self, pod: Pod, error: str) -> None:
+        self._record(pod, "Warning", "FailedSync", f"Error syncing pod, skipping: {error}")
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:
         self._cluster.record(pod, type_, reason, message, _COMPONENT, container=container)

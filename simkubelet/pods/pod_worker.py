@@ -14,9 +14,11 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 from .._internal.change import Change
+from .._internal.doors import Door
 from ..cluster_api import ClusterApi
 from ..container_manager import ContainerManager
 from ..dra.pod_claims import DynamicResourcesError
@@ -61,6 +63,7 @@ ENDS_DELETED_PODS: Final = Difference(
     "kubelet/kubelet_pods.go, ``getPhase``; status/status_manager.go, ``TerminatePod`` (kubernetes v1.26.15, v1.27.16)",
 )
 
+_END: Final = Door("end of a pod")
 _RETRY_S: Final = 10.0
 """The pause after a sync that failed. Source: kubelet/pod_workers.go, ``completeWork``, without its jitter."""
 _RESYNC_S: Final = 60.0
@@ -319,10 +322,9 @@ class PodWorker:
         has_ended = False
         while not has_ended:
             seen, grace_s = self._change.count, self.pod.grace_s if self._grace_s is None else self._grace_s
-            work = end_containers(
-                self.pod, max(grace_s, _SHORTEST_GRACE_S), self._records, self._tools.clock, self._killing
-            )
-            ending = self._tools.tasks.create_task(work, name=f"end of pod {self.pod.key}")
+            work = partial(self._end_within, max(grace_s, _SHORTEST_GRACE_S))
+            until_done = _END.again_until_done(self.pod.key, work, self._tools.clock.sleep, self._record_failure)
+            ending = self._tools.tasks.create_task(until_done, name=f"end of pod {self.pod.key}")
             try:
                 has_ended = await self._until_shortened(ending, seen, grace_s)
             finally:
@@ -330,6 +332,12 @@ class PodWorker:
         await self._unprepare()
         self.is_ending = False
         self._publish(self._final_status())
+
+    async def _end_within(self, grace_s: float) -> None:
+        await end_containers(self.pod, grace_s, self._records, self._tools.clock, self._killing)
+
+    def _record_failure(self, error: str) -> None:
+        self._tools.record(self.pod, "Warning", "FailedKillPod", f"error killing pod: {error}")
 
     async def _unprepare(self) -> None:
         """Have the pod's claims unprepared, however long that takes: before, its end is not published."""

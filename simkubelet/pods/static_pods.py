@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
+from .._internal.doors import Door
 from ..apis.inotify import Inotify, Mask
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
@@ -35,6 +36,7 @@ __all__ = ["MirrorPods", "make_static_pod_folder", "read_static_pods", "watch_st
 T = TypeVar("T", dict[str, Any], list[Any])
 
 _log = logging.getLogger(__name__)
+_FILE: Final = Door("manifest of a static pod")
 _SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 _CHANGES: Final = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ONLYDIR
 """Not that a file is created: it is about to be written."""
@@ -67,13 +69,14 @@ def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, P
             continue
         if stat.S_ISDIR(mode):
             continue
-        try:
-            with tree.open(f"{path}/{name}") as file:
-                pod = _static_pod(yaml.safe_load(file.read()), folder / name, node)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError, InputError) as error:
-            _log.error("Could not process manifest file: %s: %s", folder / name, error)
-        else:
-            pods[pod.key] = pod
+        with _FILE(folder / name):
+            try:
+                with tree.open(f"{path}/{name}") as file:
+                    pod = _static_pod(yaml.safe_load(file.read()), folder / name, node)
+            except (OSError, ValueError, RecursionError, yaml.YAMLError, InputError) as error:
+                _log.error("Could not process manifest file: %s: %s", folder / name, error)
+            else:
+                pods[pod.key] = pod
     return {pod.uid: pod for pod in pods.values()}
 
 

@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.doors import Door
 from .._internal.file_tree import is_within
 from ..apis.inotify import Inotify, Mask, PathEvent
 from ..model.clock import Clock
@@ -36,6 +37,8 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 122.0
 _NAMES: Final = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR
 
+_ATTEMPT: Final = Door("registration of a plugin", RegistrationFailedError)
+_COMPARISON: Final = Door("socket of a plugin")
 _log = logging.getLogger(__name__)
 
 
@@ -147,12 +150,20 @@ class PluginManager:
 
     def _compare(self) -> None:
         for plugin in list(self._actual.values()):
-            if self._desired.get(plugin.socket) != plugin.generation and self._may_try(plugin.socket):
-                self._try(plugin.socket, partial(self._deregister, plugin))
+            with _COMPARISON(plugin.socket):
+                self._deregister_old(plugin)
         for socket, generation in self._desired.items():
-            plugin_here = self._actual.get(socket)
-            if (plugin_here is None or plugin_here.generation != generation) and self._may_try(socket):
-                self._try(socket, partial(self._register, socket, generation))
+            with _COMPARISON(socket):
+                self._register_new(socket, generation)
+
+    def _deregister_old(self, plugin: RegisteredPlugin) -> None:
+        if self._desired.get(plugin.socket) != plugin.generation and self._may_try(plugin.socket):
+            self._try(plugin.socket, partial(self._deregister, plugin))
+
+    def _register_new(self, socket: Path, generation: int) -> None:
+        known = self._actual.get(socket)
+        if (known is None or known.generation != generation) and self._may_try(socket):
+            self._try(socket, partial(self._register, socket, generation))
 
     def _may_try(self, socket: Path) -> bool:
         pause = self._pauses.get(socket)
@@ -163,16 +174,22 @@ class PluginManager:
 
     async def _attempt(self, socket: Path, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await attempt()
-            self._pauses.pop(socket, None)
+            with _ATTEMPT(socket) as passage:
+                await attempt()
+            if passage.error is None:
+                self._pauses.pop(socket, None)
+            else:
+                self._pause(socket)
         except RegistrationFailedError as error:
-            now = self._clock.now()
-            last = self._pauses.get(socket)
-            self._pauses[socket] = _Pause(now, _FIRST_PAUSE_S) if last is None else last.next(now)
+            self._pause(socket)
             _log.error("%s", error)
         finally:
             del self._attempts[socket]
             self._is_changed.set()
+
+    def _pause(self, socket: Path) -> None:
+        now, last = self._clock.now(), self._pauses.get(socket)
+        self._pauses[socket] = _Pause(now, _FIRST_PAUSE_S) if last is None else last.next(now)
 
     async def _register(self, socket: Path, generation: int) -> None:
         attempt = RegistrationAttempt(

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from .._internal.doors import Door
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
 from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..apis.grpcwire.served_call import CallError
@@ -42,6 +43,8 @@ _STOPS_DIALLING_WITH_CALLER: Final = Difference(
 
 T = TypeVar("T")
 
+_CONNECTION: Final = Door("connection to a device plugin", RefusedError)
+_STREAM: Final = Door("stream of a device plugin")
 _REGISTER: Final = "/v1beta1.Registration/Register"
 _FAILED: Final = "device plugin registration gRPC server failed and no device plugins can register"
 
@@ -228,7 +231,10 @@ class RegistrationServer:
         self._opened.add(client)
         self._clients.add(client)
         try:
-            await client.connect()
+            with _CONNECTION(f"{resource} {socket}") as passage:
+                await client.connect()
+            if passage.error is not None:
+                raise RefusedError(f"failed to dial device plugin: {passage.error}") from passage.error
         except (RefusedError, asyncio.CancelledError) as refusal:
             # By name: a client that registered meanwhile loses its place, as in the kubelet.
             self._clients.remove(resource, socket)
@@ -242,7 +248,8 @@ class RegistrationServer:
         return None
 
     async def _run(self, client: PluginClient) -> None:
-        await client.run()
+        with _STREAM(f"{client.resource} {client.socket}"):
+            await client.run()
         # The one that is meant now, which need not be the one whose stream ended.
         meant = self._clients.find(client.resource, client.socket)
         if meant is None:

@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from .._internal.change import Change
+from .._internal.doors import Door
 from ..model.clock import Clock
 from .client import ApiError
 
 __all__ = ["BackOff", "WorkQueue"]
 
+_WORK: Final = Door("write to the API server", ApiError)
 _FIRST_S: Final = 0.1
 _LONGEST_S: Final = 10.0
 _IN_FLIGHT: Final = 50
@@ -44,7 +46,8 @@ class WorkQueue(Generic[_Key]):
     worked on once.
 
     Args:
-        work: what is done for a key. An `ApiError` that may pass leads to another try, any other ends the work.
+        work: what is done for a key. An `ApiError` that may pass leads to another try, any other ends the work; where
+            failures are contained, any other exception leads to another try.
         tasks: owns the tries.
         clock: the time of the pauses.
         complain: called with what went wrong, once for each error in a row.
@@ -102,7 +105,11 @@ class WorkQueue(Generic[_Key]):
         while True:
             try:
                 async with self._slots:
-                    await self._work(key)
+                    with _WORK(key) as passage:
+                        await self._work(key)
+                if passage.error is None:
+                    return
+                await self._clock.sleep(back_off.next_s())
             except ApiError as error:
                 if str(error) != complaint and error.status:
                     complaint = str(error)
@@ -110,5 +117,3 @@ class WorkQueue(Generic[_Key]):
                 if not error.may_pass:
                     return
                 await self._clock.sleep(back_off.next_s(error.retry_after_s))
-            else:
-                return

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from .._internal.doors import Door
 from ..cluster.objects.nodes import KubeletEndpoint, new_node_json, node_status_json, read_node, read_node_status
 from ..cluster.objects.objects import WallTime
 from ..model.clock import Clock
@@ -21,6 +22,7 @@ from .status_patch import status_patch
 
 __all__ = ["RemoteNodes"]
 
+_LISTED: Final = Door("listed node")
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -100,7 +102,8 @@ class RemoteNodes:
         for name in self._nodes.keys() - there.keys():
             self._forget(name)
         for item in there.values():
-            self.changed(item)
+            with _LISTED(item["metadata"].get("name")):
+                self.changed(item)
 
     def changed(self, item: JSON) -> None:
         """See `Follower`."""

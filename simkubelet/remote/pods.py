@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from .._internal.doors import Door
 from ..cluster.objects.nodes import KubeletEndpoint, pod_address
 from ..cluster.objects.objects import WallTime
 from ..cluster.objects.pod_json import kubelet_status_json, read_pod, reread_pod
@@ -35,6 +36,7 @@ from .status_patch import status_patch
 
 __all__ = ["RemotePods", "delete_pod", "pod_path"]
 
+_LISTED: Final = Door("listed pod")
 _log = logging.getLogger(__name__)
 
 _BY_KUBELET: Final = frozenset(
@@ -197,7 +199,8 @@ class RemotePods:
         for uid in self._entries.keys() - {PodUID(item["metadata"]["uid"]) for item in own}:
             self._forget(uid)
         for item in sorted(own, key=lambda item: str(item["metadata"].get("creationTimestamp") or "")):
-            self.changed(item)
+            with _LISTED(item["metadata"].get("name")):
+                self.changed(item)
 
     def changed(self, item: JSON) -> None:
         """See `Follower`."""

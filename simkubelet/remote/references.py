@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from .._internal.doors import Door
 from ..model.clock import Clock
 from ..model.pod import PodUID
 from .client import JSON, ApiClient
@@ -23,6 +24,7 @@ __all__ = ["References", "referred_objects"]
 Reference: TypeAlias = tuple[str, str, str]
 """Plural, namespace, name."""
 
+_REVEAL: Final = Door("pod whose references have been read")
 _VOLUMES: Final = {"configMap": ("configmaps", "name"), "secret": ("secrets", "secretName")}
 _PROJECTED: Final = {"configMap": "configmaps", "secret": "secrets"}
 _LONGEST_S: Final = 5.0
@@ -161,4 +163,5 @@ class References:
             # The kubelet reports the object as missing, and tries again.
             pass
         self._waiting.pop(uid, None)
-        on_read()
+        with _REVEAL(uid):
+            on_read()

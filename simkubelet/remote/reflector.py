@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from .._internal.doors import Door
 from ..model.clock import Clock
 from .back_off import BackOff
 from .client import JSON, ApiClient, ApiError
 
 __all__ = ["Follower", "Reflector"]
 
+_LIST: Final = Door("list of the API server")
+_CHANGE: Final = Door("change that the API server reports")
 _FIRST_PAUSE_S: Final = 0.8
 _LONGEST_PAUSE_S: Final = 10.0
 """Go's reflector pauses up to 30 s; a simulated node is looked at by who has just started the server again."""
@@ -112,7 +115,8 @@ class Reflector:
             if not metadata.get("continue"):
                 break
             query["continue"] = metadata["continue"]
-        self._follower.replaced(items)
+        with _LIST(self._path):
+            self._follower.replaced(items)
         self._version = str(metadata["resourceVersion"])
         self.is_synced.set()
 
@@ -128,11 +132,16 @@ class Reflector:
     def _handle(self, type_: str, item: JSON) -> None:
         match type_:
             case "ADDED" | "MODIFIED":
-                self._follower.changed(item)
+                self._take(self._follower.changed, item)
             case "DELETED":
-                self._follower.deleted(item)
+                self._take(self._follower.deleted, item)
             case "ERROR":
                 raise _error(item)
+
+    def _take(self, take: Callable[[JSON], None], item: JSON) -> None:
+        metadata = item.get("metadata") or {}
+        with _CHANGE(f"{self._path} {metadata.get('namespace') or ''}/{metadata.get('name')}"):
+            take(item)
 
 
 def _error(status: Mapping[str, object]) -> ApiError:

@@ -10,8 +10,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
+from .._internal.doors import Door
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.events import ContainerExited, ContainerStarted, Observer
@@ -30,6 +32,7 @@ from .program import program_of
 
 __all__ = ["ContainerRecord", "ContainerRecords"]
 
+_WAIT: Final = Door("end of a container")
 _KEPT: Final = 2
 """Runs of a container that stay on record: the last one and what its status calls the last state."""
 
@@ -88,6 +91,8 @@ class ContainerRecords:
         self.cri = Cri(clock)
         self.on_change: Callable[[PodUID], None] | None = None
         """The kubelet's ear, for as long as one listens."""
+        self.on_failure: Callable[[Pod, str], None] | None = None
+        """Likewise, for what goes wrong with a pod."""
         self._node = node
         self._runtime = runtime
         self._clock = clock
@@ -247,7 +252,17 @@ class ContainerRecords:
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def _await_end(self, record: _PodRecord, run: ContainerRecord, handle: ContainerHandle) -> None:
-        self._ended(record, run, await handle.wait())
+        about, failed = f"{record.pod.key}/{run.name}", partial(self._failed, record.pod)
+        # Of a task whose end it does not know, containerd says the same as after a power cut.
+        status = ExitStatus.power_cut()
+        with _WAIT(about, failed):
+            status = await handle.wait()
+        with _WAIT(about, failed):
+            self._ended(record, run, status)
+
+    def _failed(self, pod: Pod, error: str) -> None:
+        if self.on_failure is not None:
+            self.on_failure(pod, error)
 
     def _add(self, record: _PodRecord, run: ContainerRecord) -> None:
         record.attempts[run.name] = run.attempt + 1

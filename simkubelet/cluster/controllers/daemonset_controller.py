@@ -15,9 +15,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Container, Sequence
+from functools import partial
 from typing import Final
 
 from ..._internal.change import Change, first_done
+from ..._internal.doors import Door
 from ...model.clock import Clock
 from ..api.errors import StatusError
 from ..api.registry.kinds import Kind, kind_named
@@ -41,6 +43,7 @@ __all__ = ["DaemonSetController", "new_pod"]
 
 _REVISIONS: Final[Kind] = kind_named("controllerrevisions.apps")
 
+_SYNC: Final = Door("sync of a DaemonSet")
 _FNV_OFFSET: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -50,6 +53,7 @@ _PODS: Final = kind_named("pods")
 _FIRST_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 15 * 60.0
 _RETRY_S: Final = 1.0
+_FAILED_RETRY_S: Final = 10.0
 _MAX_PREFIX: Final = 253
 _ALWAYS_PRESENT: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 """Counts that a status has even where they are 0."""
@@ -73,13 +77,20 @@ class DaemonSetController:
         """Look after each change until cancelled."""
         while True:
             seen = self._change.count
-            delays = [self._sync(daemon_set) for daemon_set in self._objects.all_of(_DAEMON_SETS.key_kind)]
+            delays = [self._sync_or_retry(daemon_set) for daemon_set in self._objects.all_of(_DAEMON_SETS.key_kind)]
             await self._next(seen, min((delay for delay in delays if delay is not None), default=None))
 
     async def _next(self, seen: int, delay_s: float | None) -> None:
         """Wait for a change; what the look itself has written is one, and another look then writes nothing."""
         timer = () if delay_s is None else (self._clock.sleep(delay_s),)
         await first_done(self._change.wait(seen), *timer)
+
+    def _sync_or_retry(self, daemon_set: JSON) -> float | None:
+        """Bring one set on its way, or look at one again that fails."""
+        name = f"{daemon_set['metadata']['namespace']}/{daemon_set['metadata']['name']}"
+        with _SYNC(name, partial(self._record, daemon_set, "Warning", "FailedSync")):
+            return self._sync(daemon_set)
+        return _FAILED_RETRY_S
 
     def _sync(self, daemon_set: JSON) -> float | None:
         """Bring one set on its way; in how many seconds to look again without any change, None for never."""

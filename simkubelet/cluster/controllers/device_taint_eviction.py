@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from ..._internal.change import Noted
+from ..._internal.doors import Door
 from ...dra.pod_claims import DynamicResourcesError, allocation_results, is_reserved_for, owner_refusal, pod_claims
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
@@ -25,7 +26,7 @@ from ..objects.device_taint_rules import TAINT_RULES, is_selected
 from ..objects.node_selection import tolerates
 from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
-from .device_taint_rule_status import RULE_STATUS_PERIOD_S, RuleStatuses
+from .device_taint_rule_status import RULE_STATUS_PERIOD_S, STATUS_OF_RULE, RuleStatuses
 from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["DeviceTaintEviction"]
@@ -37,6 +38,7 @@ _EVICTS: Final = Difference(
     "v1.35.4, v1.36.3)",
 )
 
+_POD: Final = Door("eviction of a pod by device taints")
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _SLICES: Final = "resourceslices.resource.k8s.io"
 _EVICTION: Final = EvictionTexts(
@@ -86,8 +88,9 @@ class DeviceTaintEviction:
             return
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
-            tasks.create_task(self._noted_rules.look_at_each(self._statuses.update))
-            await self._noted.look_at_each(lambda uid: self._consider(uid, tasks))
+            statuses = self._statuses
+            tasks.create_task(self._noted_rules.look_at_each(statuses.update, STATUS_OF_RULE, statuses.record_failure))
+            await self._noted.look_at_each(lambda uid: self._consider(uid, tasks), _POD, self._record_failure)
 
     def _note_slice(self, written: Written) -> None:
         pool, name = _pool(written.object), written.key.name
@@ -141,6 +144,10 @@ class DeviceTaintEviction:
             for _, rule in reasons:
                 if rule:
                     self._statuses.plan(rule, RULE_STATUS_PERIOD_S)
+
+    def _record_failure(self, uid: PodUID, error: str) -> None:
+        if (pod := self._store.pod(uid)) is not None:
+            self._evictions.record_failure(pod, error)
 
     def _count(self, pod: Pod) -> None:
         for rule in {rule for _, rule in self._reasons(pod) if rule}:

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..._internal.change import Change, first_done
+from ..._internal.doors import Door
 from ...dra.pod_claims import allocation_results
 from ...model.clock import Clock
 from ...model.pod import Pod
 from ..objects.device_taint_rules import TAINT_RULES, is_selected
 from ..objects.objects import JSON, Key, Objects
 
-__all__ = ["RULE_STATUS_PERIOD_S", "RuleStatuses"]
+__all__ = ["RULE_STATUS_PERIOD_S", "STATUS_OF_RULE", "RuleStatuses"]
 
 RULE_STATUS_PERIOD_S: Final = 10.0
+STATUS_OF_RULE: Final = Door("status of a DeviceTaintRule")
 _TYPE: Final = "EvictionInProgress"
 _ONLY_NO_EXECUTE: Final = "Eviction only happens for the NoExecute effect."
 _IF_IT_WERE: Final = (
@@ -74,11 +77,17 @@ class RuleStatuses:
             seen = self._change.count
             now = self._clock.now()
             for name in [name for name, due_at in self._due.items() if due_at <= now]:
-                self.update(name)
+                with STATUS_OF_RULE(name, partial(self.record_failure, name)):
+                    self.update(name)
             waits: list[Awaitable[object]] = [self._change.wait(seen)]
             if self._due:
                 waits.append(self._clock.sleep(min(self._due.values()) - now))
             await first_done(*waits)
+
+    def record_failure(self, name: str, error: str) -> None:
+        """Record that a rule's status cannot be written; nothing happens where the rule is gone."""
+        if (rule := self._rule(name)) is not None:
+            self._objects.record_failure(Key(TAINT_RULES, "", name), rule, error)
 
     def update(self, name: str) -> None:
         """Write a rule's condition where it is another one now; nothing happens where the rule is gone."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ..._internal.change import Change
+from ..._internal.doors import Door, Passage
 from ...model.clock import Clock
 from ...model.pod import Pod
 from ...model.pod_status import Condition, ConditionType, PodPhase
@@ -27,6 +29,9 @@ from ..store import Store
 
 __all__ = ["GarbageCollector", "PodGarbageCollector"]
 
+_OWNER: Final = Door("garbage collection of an owner's dependents")
+_DEPENDENT: Final = Door("garbage collection of an object")
+_POD: Final = Door("garbage collection of a pod")
 _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
 _OWNED_BY: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
@@ -89,16 +94,27 @@ class GarbageCollector:
 
     def _collect(self) -> None:
         for kind, owner in self._found(self._leaving):
-            own = self._found(self._dependents.get(owner["metadata"]["uid"], ()))
-            if _ORPHAN in owner["metadata"]["finalizers"]:
-                self._let_go(own, owner)
-                self._finish(kind, owner, _ORPHAN)
-            else:
-                self._delete(own, _FOREGROUND)
-                if not any((_reference(one, owner) or {}).get("blockOwnerDeletion") for _, one in own):
-                    self._finish(kind, owner, _FOREGROUND)
+            with self._passage(_OWNER, kind, owner):
+                self._end_owner(kind, owner)
         suspects, self._suspects = self._suspects, set()
-        self._delete([(kind, one) for kind, one in self._found(suspects) if self._has_lost_all_owners(one)], None)
+        for kind, dependent in self._found(suspects):
+            with self._passage(_DEPENDENT, kind, dependent):
+                if self._has_lost_all_owners(dependent):
+                    self._delete([(kind, dependent)], None)
+
+    def _passage(self, door: Door, kind: Kind, one: JSON) -> Passage:
+        key = kind.key(one["metadata"].get("namespace", ""), one["metadata"]["name"])
+        return door(key, partial(self._objects.record_failure, key, one))
+
+    def _end_owner(self, kind: Kind, owner: JSON) -> None:
+        own = self._found(self._dependents.get(owner["metadata"]["uid"], ()))
+        if _ORPHAN in owner["metadata"]["finalizers"]:
+            self._let_go(own, owner)
+            self._finish(kind, owner, _ORPHAN)
+            return
+        self._delete(own, _FOREGROUND)
+        if not any((_reference(one, owner) or {}).get("blockOwnerDeletion") for _, one in own):
+            self._finish(kind, owner, _FOREGROUND)
 
     def _found(self, keys: Iterable[Key]) -> list[tuple[Kind, JSON]]:
         """The objects that are still there, by kind, namespace and name."""
@@ -183,10 +199,14 @@ class PodGarbageCollector:
         self._missing_since = {node: self._missing_since.get(node, now) for node in missing}
         gone = {node for node, since in self._missing_since.items() if now - since >= _QUARANTINE_S}
         for pod in self._store.pods:
-            if pod.node_name in gone:
-                self._delete(pod)
-            elif pod.node_name is None and pod.is_deleting:
-                self._store.delete_pod(pod.uid, 0)
+            with _POD(pod.key, partial(self._record_failure, pod)):
+                if pod.node_name in gone:
+                    self._delete(pod)
+                elif pod.node_name is None and pod.is_deleting:
+                    self._store.delete_pod(pod.uid, 0)
+
+    def _record_failure(self, pod: Pod, error: str) -> None:
+        self._store.record(pod, "Warning", "FailedSync", error, "pod-garbage-collector-controller", host="")
 
     def _delete(self, pod: Pod) -> None:
         if not pod.status.phase.is_terminal:

@@ -7,15 +7,18 @@ pkg/controller/namespace/deletion/namespaced_resources_deleter.go (kubernetes v1
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ..._internal.change import Change
+from ..._internal.doors import Door
 from ..api.registry.kinds import KINDS, Kind, kind_named
 from ..api.registry.registry import DeleteOptions, Registry
 from ..objects.objects import JSON, Written
 
 __all__ = ["NamespaceController"]
 
+_SYNC: Final = Door("sync of a namespace")
 _SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAMESPACES: Final = kind_named("namespaces")
 _SERVICE_ACCOUNTS: Final = kind_named("serviceaccounts")
@@ -74,13 +77,19 @@ class NamespaceController:
         self._leaving = leaving
         for namespace in namespaces:
             name = namespace["metadata"]["name"]
-            if name in leaving:
-                self._empty(namespace, name)
-                continue
-            if self._registry.objects.get(_SERVICE_ACCOUNTS.key(name, _DEFAULT_ACCOUNT)) is None:
-                self._registry.create(_SERVICE_ACCOUNTS, name, {"metadata": {"name": _DEFAULT_ACCOUNT}})
-            if self._authority:
-                self._publish_authority(name)
+            key = _NAMESPACES.key("", name)
+            with _SYNC(name, partial(self._registry.objects.record_failure, key, namespace)):
+                if name in leaving:
+                    self._empty(namespace, name)
+                else:
+                    self._furnish(name)
+
+    def _furnish(self, name: str) -> None:
+        """Make what every namespace has."""
+        if self._registry.objects.get(_SERVICE_ACCOUNTS.key(name, _DEFAULT_ACCOUNT)) is None:
+            self._registry.create(_SERVICE_ACCOUNTS, name, {"metadata": {"name": _DEFAULT_ACCOUNT}})
+        if self._authority:
+            self._publish_authority(name)
 
     def _publish_authority(self, namespace: str) -> None:
         key, data = _CONFIG_MAPS.key(namespace, _ROOT_CA), {"ca.crt": self._authority}

@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ..._internal.change import Noted
+from ..._internal.doors import Door
 from ...model.clock import Clock
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
@@ -26,6 +28,11 @@ from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["NodeLifecycle", "TaintEviction"]
 
+_TAINTS_OF_NODE: Final = Door("taints of a node")
+_HEALTH: Final = Door("health of a node")
+_EVICTIONS_OF_NODE: Final = Door("evictions from a node")
+_EVICTION_OF_POD: Final = Door("eviction of a pod by taints")
+_FAILED: Final = "FailedSync"
 _NODE_LIFECYCLE: Final = "node-controller"
 _PERIOD_S: Final = 5.0
 _GRACE_S: Final = 50.0
@@ -84,7 +91,7 @@ class NodeLifecycle:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._monitor())
-            await self._changed.look_at_each(self._taint)
+            await self._changed.look_at_each(self._taint, _TAINTS_OF_NODE, self._record_failure)
 
     def _note(self, written: Written) -> None:
         self._changed.note(written.key.name)
@@ -92,7 +99,8 @@ class NodeLifecycle:
     async def _monitor(self) -> None:
         while True:
             for node in self._store.all_nodes:
-                self._look_at(node)
+                with _HEALTH(node.name, partial(self._record_failure, node.name)):
+                    self._look_at(node)
             for name in self._health.keys() - self._store.nodes.keys():
                 del self._health[name]
             await self._clock.sleep(_PERIOD_S)
@@ -159,6 +167,9 @@ class NodeLifecycle:
         about = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.manifest["metadata"]["uid"]}
         self._store.recorder.record(about, "Normal", reason, message, _NODE_LIFECYCLE)
 
+    def _record_failure(self, node: str, error: str) -> None:
+        self._store.recorder.record(_node(node), "Warning", _FAILED, error, _NODE_LIFECYCLE)
+
 
 def _wanted(node: Node) -> Iterable[tuple[str, str]]:
     """(key, effect) of each taint that a node is to have."""
@@ -212,7 +223,7 @@ class TaintEviction:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            await self._nodes.look_at_each(lambda name: self._settle(name, tasks))
+            await self._nodes.look_at_each(lambda name: self._settle(name, tasks), _EVICTIONS_OF_NODE, self._record)
 
     def _note_node(self, written: Written) -> None:
         self._nodes.note(written.key.name)
@@ -227,12 +238,16 @@ class TaintEviction:
         taints = _taints_of(self._store, node)
         for pod in self._store.pods_on(node):
             if not pod.is_deleting:
-                self._consider(pod, taints, tasks)
+                with _EVICTION_OF_POD(pod.key, partial(self._evictions.record_failure, pod)):
+                    self._consider(pod, taints, tasks)
         for uid in self._evictions:
             if self._store.pod(uid) is None:
                 self._evictions.forget(uid)
         for uid in self._began_at.keys() - set(self._evictions):
             del self._began_at[uid]
+
+    def _record(self, node: str, error: str) -> None:
+        self._store.recorder.record(_node(node), "Warning", _FAILED, error, _EVICTION.component)
 
     def _consider(self, pod: Pod, taints: Sequence[Mapping[str, Any]], tasks: asyncio.TaskGroup) -> None:
         stay_s = _tolerated_s(taints, pod.spec.get("tolerations") or ())
@@ -243,6 +258,10 @@ class TaintEviction:
         if pod.uid not in self._evictions:
             self._began_at[pod.uid] = self._clock.now()
         self._evictions.plan(pod, self._began_at[pod.uid] + stay_s, tasks)
+
+
+def _node(name: str) -> JSON:
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}
 
 
 def _taints_of(store: Store, name: str) -> list[Mapping[str, Any]]:

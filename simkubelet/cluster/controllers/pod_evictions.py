@@ -9,13 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
+from ..._internal.doors import Door
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition
 from ..store import Store
 
 __all__ = ["EvictionTexts", "PodEvictions"]
+
+
+_EVICTION: Final = Door("eviction of a pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +102,15 @@ class PodEvictions:
         del self._planned[uid]
         pod = self._store.pod(uid)
         if pod is not None and not pod.is_deleting:
-            self._count(pod)
-            self._record(pod, self._texts.ends)
-            self._store.patch_pod_status(uid, self._texts.condition)
-            self._store.delete_pod(uid)
+            with _EVICTION(pod.key, partial(self.record_failure, pod)):
+                self._count(pod)
+                self._record(pod, self._texts.ends)
+                self._store.patch_pod_status(uid, self._texts.condition)
+                self._store.delete_pod(uid)
+
+    def record_failure(self, pod: Pod, error: str) -> None:
+        """Record that the controller fails with a pod."""
+        self._store.record(pod, "Warning", "FailedSync", error, self._texts.component, host="")
 
     def _record(self, pod: Pod, message: str) -> None:
         text = message.format(pod=f"{pod.namespace}/{pod.name}")

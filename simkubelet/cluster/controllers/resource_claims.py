@@ -13,9 +13,11 @@ claim.go; client-go/util/workqueue, ``DefaultTypedControllerRateLimiter`` (kuber
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..._internal.change import Change, first_done
+from ..._internal.doors import Door
 from ...golang.text import quoted
 from ...model.clock import Clock
 from ...model.version import Difference, Version
@@ -53,6 +55,9 @@ _FINDS_EXTENDED_CLAIMS: Final = Difference(
 
 class _RetryError(Exception):
     """Work that is to be done again later."""
+
+
+_SYNC: Final = Door("sync of a ResourceClaim or of a pod with claims", _RetryError, StatusError)
 
 
 class ResourceClaimController:
@@ -122,13 +127,20 @@ class ResourceClaimController:
                 self._failures.pop(key, None)
                 continue
             try:
-                (self._sync_pod if key.kind == _PODS.key_kind else self._sync_claim)(one)
-                self._failures.pop(key, None)
+                with _SYNC(key, partial(self._objects.record_failure, key, one)) as passage:
+                    (self._sync_pod if key.kind == _PODS.key_kind else self._sync_claim)(one)
+                is_done = passage.error is None
             except (_RetryError, StatusError):
-                failures = self._failures.get(key, 0)
-                self._failures[key] = failures + 1
-                delay_s = min(_FIRST_RETRY_S * 2 ** min(failures, 30), _LAST_RETRY_S)
-                self._due[key] = self._clock.now() + delay_s
+                is_done = False
+            if is_done:
+                self._failures.pop(key, None)
+            else:
+                self._try_again(key)
+
+    def _try_again(self, key: Key) -> None:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self._due[key] = self._clock.now() + min(_FIRST_RETRY_S * 2 ** min(failures, 30), _LAST_RETRY_S)
 
     # Pods
 

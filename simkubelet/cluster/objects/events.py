@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._internal.change import Change
-from ...model.events import EventRecorded, Observer
+from ...model.events import SIMULATOR, EventRecorded, Observer
 from ...model.pod import Pod, PodUID
 from .objects import JSON, Key, Objects, Verb, Written
 
@@ -31,6 +31,7 @@ _BURST: Final = 25
 _REFILL_S: Final = 300.0
 EVENT_TTL_S: Final = 3600.0
 _SERIES_WITHIN_S: Final = 360.0
+_REFERENCE: Final = ("namespace", "name", "uid", "resourceVersion")
 _COMBINED: Final = "(combined from similar events): "
 _Known = TypeVar("_Known")
 _Identity: TypeAlias = tuple[object, ...]
@@ -104,6 +105,12 @@ class EventRecorder:
             key, message = alike, _COMBINED + message
         if self._is_let_through((*identity, type_)):
             self._write(key, about, type_, reason, message, component=component, host=host, action="")
+
+    def record_failure(self, about: JSON, error: str) -> None:
+        """Record that a part of the cluster cannot handle an object; it has its kind and apiVersion."""
+        metadata = {part: about["metadata"][part] for part in _REFERENCE if part in about["metadata"]}
+        reference = {"apiVersion": about["apiVersion"], "kind": about["kind"], **metadata}
+        self.record(reference, "Warning", "InternalError", error, SIMULATOR)
 
     def forget(self, component: str, host: str) -> None:
         """Forget the Events of a component that has restarted: its next Event repeats none."""

@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
 from ..._internal.change import Change
+from ..._internal.doors import Door
 from ...model.clock import Clock
 
 __all__ = [
@@ -39,6 +41,7 @@ _REMEMBERED_S: Final = 75.0
 _LEAST_REMEMBERED: Final = 1000
 _MOST_REMEMBERED: Final = 100 * 1024
 _FORGET_PERIOD_S: Final = 15.0
+_WRITE: Final = Door("notice of a write")
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
@@ -75,6 +78,9 @@ class Key:
     def path(self) -> str:
         """The place among those of its kind; lists are in the order of this text, as etcd's keys are."""
         return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path.removeprefix('/')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,8 @@ class Objects:
         self.change = Change()
         self.wall_time = wall_time
         self.version = 1
+        self.record_failure: Callable[[Key, JSON, str], None] = lambda key, one, error: None
+        """Records an Event about an object that a subscriber could not take."""
         self._kinds: defaultdict[str, _Collection] = defaultdict(_Collection)
         self._forgets_at = 0.0
 
@@ -235,8 +243,10 @@ class Objects:
         written = Written(self.version, self.wall_time.elapsed(), verb, key, new, before)
         kind.history.append(written)
         self._forget(kind, written.at)
+        record = None if key.kind == "events" else partial(self.record_failure, key, new)
         for subscriber in kind.subscribers:
-            subscriber(written)
+            with _WRITE(key, record):
+                subscriber(written)
         self.change.notify()
         return new
 

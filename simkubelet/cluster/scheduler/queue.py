@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeAlias
 
+from ..._internal.doors import Door
 from ...model.pod import PodUID
 from ...model.version import Difference, Version
 from .cluster_state import PodInfo
@@ -35,6 +37,7 @@ _POPS_FROM_BACKOFF: Final = Difference(
     "pkg/features/kube_features.go, ``SchedulerPopFromBackoffQ`` (kubernetes v1.32.13, v1.33.13)",
 )
 
+_HINT: Final = Door("queueing hint of a pod")
 _INITIAL_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 10.0
 _MAX_UNSCHEDULABLE_S: Final = 300.0
@@ -114,6 +117,7 @@ class SchedulingQueue:
     Args:
         now: reads the clock.
         gate: names the plugin that keeps a pod from being tried, None where none does.
+        record: called with a pod whose hints fail, and why.
 
     Attributes:
         active: those to be tried now.
@@ -123,9 +127,14 @@ class SchedulingQueue:
     """
 
     def __init__(
-        self, now: Callable[[], float], version: Version, gate: Callable[[PodInfo], Plugin | None] = _scheduling_gate
+        self,
+        now: Callable[[], float],
+        version: Version,
+        gate: Callable[[PodInfo], Plugin | None] = _scheduling_gate,
+        record: Callable[[PodInfo, str], None] = lambda pod, error: None,
     ) -> None:
         self._now = now
+        self._record = record
         self._gate = gate
         self._version = version
         self._began = now()
@@ -195,8 +204,11 @@ class SchedulingQueue:
             is_concerned: excludes pods regardless of their plugins.
         """
         for waiting in tuple(self.unschedulable.pods.values()):
-            if is_concerned(waiting.pod) and self._helps(waiting, event):
-                self._requeue(waiting)
+            with _HINT(waiting.pod.pod.key, partial(self._record, waiting.pod)):
+                if not (is_concerned(waiting.pod) and self._helps(waiting, event)):
+                    continue
+            # Also after a hint that failed. Source: scheduling_queue.go, ``isPodWorthRequeuing``.
+            self._requeue(waiting)
 
     def flush(self) -> None:
         """Take the pods whose back-off is over, and those that have waited for anything to happen for too long."""

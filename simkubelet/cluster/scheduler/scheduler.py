@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from ..._internal.doors import Door
 from ...model.clock import Clock
 from ...model.events import SIMULATOR
 from ...model.pod import Pod, PodUID
@@ -57,6 +59,10 @@ _RESOURCE_KINDS: Final = {
     CLASSES: Kind.CLASS_WRITTEN,
     SLICES: Kind.SLICE_WRITTEN,
 }
+_TRY: Final = Door("scheduling of a pod", SchedulerPanicError)
+_BINDING: Final = Door("binding of a pod")
+_GATE: Final = Door("scheduling gates of a pod")
+_START: Final = Door("start of the scheduler")
 _FIRST_PAUSE_S: Final = 10.0
 _LONGEST_PAUSE_S: Final = 300.0
 _LEASE_S: Final = 15.0
@@ -94,14 +100,16 @@ class Scheduler:
     def _begin(self) -> None:
         """Know only what is in the cluster now, its pods in the order in which the API server lists them."""
         self._state = ClusterState()
-        self.queue = SchedulingQueue(self._clock.now, self._version, self._gate)
+        self.queue = SchedulingQueue(self._clock.now, self._version, self._gate, self._record_error)
         self._cycles = SchedulingCycles(self._state, self._inventory if self._has_claims else None, self._version)
         self._bindings = PendingBindings(self._store.objects)
         self._handlers = EventHandlers(self._state, self.queue, self._version, self._inventory)
         for node in self._store.all_nodes:
-            self._handlers.put_node(node)
+            with _START(f"node {node.name}"):
+                self._handlers.put_node(node)
         for pod in sorted(self._store.pods, key=lambda pod: (pod.namespace, pod.name)):
-            self._handlers.put_pod(PodInfo(pod))
+            with _START(f"pod {pod.key}", partial(self._record_failure, pod)):
+                self._handlers.put_pod(PodInfo(pod))
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -132,6 +140,11 @@ class Scheduler:
         queued = self.queue.pop()
         if queued is None:
             return None
+        with _TRY(queued.pod.pod.key, partial(self._put_back, queued)) as passage:
+            return self._try(queued)
+        return Failure(str(passage.error), is_error=True)
+
+    def _try(self, queued: QueuedPod) -> Assignment | Failure:
         pod = queued.pod
         if pod.metadata.get("deletionTimestamp"):
             skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
@@ -154,7 +167,8 @@ class Scheduler:
         """Do what is due now: pods whose back-off is over come back to the queue, and pods are bound that waited."""
         self.queue.flush()
         for pending in self._bindings.due():
-            self._look(pending)
+            with _BINDING(pending.queued.pod.pod.key, partial(self._give_up, pending)):
+                self._look(pending)
 
     def _assign(self, queued: QueuedPod, assignment: Assignment) -> None:
         """Bind a pod, or have it wait on its node for the binding conditions of its devices.
@@ -208,6 +222,18 @@ class Scheduler:
             self.queue.put_back(queued, frozenset())
         self._fail(queued.pod, Failure(error, is_error=True))
 
+    def _put_back(self, queued: QueuedPod, error: str) -> None:
+        """Try a pod again later whose try ended with an error.
+
+        Source: scheduler/schedule_one.go, ``handleSchedulingFailure`` (kubernetes v1.34.4).
+        """
+        self._handlers.forget(queued.pod.uid)
+        pod = self._handlers.known(queued.pod.uid)
+        if pod is not None and pod.node_name is None:
+            self.queue.delete(pod.uid)
+            self.queue.put_back(queued, frozenset())
+        self._fail(queued.pod, Failure(error, is_error=True))
+
     def _bind(self, pod: PodInfo, node: str) -> None:
         self._store.bind(pod.uid, node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
@@ -249,6 +275,9 @@ class Scheduler:
         condition = pod.status.condition(ConditionType.SCHEDULED)
         if condition is not None:
             self._store.patch_pod_status(pod.uid, condition, "")
+
+    def _record_error(self, pod: PodInfo, error: str) -> None:
+        self._record_failure(pod.pod, event_note(error))
 
     def _record_failure(self, pod: Pod, message: str) -> None:
         self._record(pod, "Warning", "FailedScheduling", message)
@@ -298,10 +327,12 @@ class Scheduler:
 
     def _gate(self, pod: PodInfo) -> Plugin | None:
         """Source: plugins/dynamicresources/dynamicresources.go, ``PreEnqueue`` (kubernetes v1.34.4)."""
-        if pod.is_gated:
-            return Plugin.SCHEDULING_GATES
-        is_missing = self._has_claims and bool(self._inventory.missing(pod))
-        return Plugin.DYNAMIC_RESOURCES if is_missing else None
+        with _GATE(pod.pod.key, partial(self._record_error, pod)):
+            if pod.is_gated:
+                return Plugin.SCHEDULING_GATES
+            is_missing = self._has_claims and bool(self._inventory.missing(pod))
+            return Plugin.DYNAMIC_RESOURCES if is_missing else None
+        return Plugin.SCHEDULING_GATES
 
     def _call(self) -> None:
         if not self.queue.is_idle:

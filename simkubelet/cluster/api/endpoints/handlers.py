@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from ...._internal.doors import Door
 from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..errors import GroupName, StatusError
@@ -31,6 +32,9 @@ __all__ = ["LARGEST_HEAD", "Handlers"]
 LARGEST_HEAD: Final = 1024 * 1024 + 4096
 """Bytes of a request's first line and headers; Go's ``DefaultMaxHeaderBytes`` and what its server adds."""
 
+_REQUEST: Final = Door("request to the API server", StatusError, web.HTTPException, ConnectionError)
+_PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
+"""Source: apiserver/pkg/server/filters/wrap.go, ``WithPanicRecovery`` (v0.34.4)."""
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -64,7 +68,9 @@ class Handlers:
             return response
         try:
             self._authorize(request)
-            return await self._answer(request)
+            with _REQUEST(f"{request.method} {request.path}"):
+                return await self._answer(request)
+            return web.Response(text=_PANIC, status=500)
         except StatusError as error:
             accept = request.headers.get("Accept", "")
             body, media_type = encoded_status(accept, error.status(), pretty=is_pretty(request))
