@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import aiohttp
 
+from ..apis.integers import parse_int
 from .exec_credentials import CredentialError
 from .kubeconfig import ServerAccess
 
@@ -218,8 +219,11 @@ def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
 
     Versions of one server compare as numbers; where they are others, an object is taken as it comes.
     """
-    version, other = (str(one["metadata"].get("resourceVersion")) for one in (item, known))
-    return version.isdigit() and other.isdigit() and int(version) < int(other)
+    try:
+        version, other = (parse_int(str(one["metadata"].get("resourceVersion"))) for one in (item, known))
+    except ValueError:
+        return False
+    return version < other
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
@@ -232,7 +236,11 @@ async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
         status = {"message": text.strip() or response.reason}
     pause = response.headers.get("Retry-After", "")
     message = str(status.get("message") or response.reason)
-    return ApiError(response.status, str(status.get("reason") or ""), message, float(pause) if pause.isdigit() else 0.0)
+    try:
+        pause_s = max(0.0, float(parse_int(pause)))
+    except ValueError:
+        pause_s = 0.0
+    return ApiError(response.status, str(status.get("reason") or ""), message, pause_s)
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:

@@ -8,9 +8,10 @@ Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, ``Requ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
+
+from ...apis.integers import parse_int
 
 __all__ = [
     "as_integer",
@@ -21,8 +22,6 @@ __all__ = [
     "tolerates",
     "untolerated_taint",
 ]
-
-_INTEGER: Final = re.compile("[+-]?[0-9]{1,63}")
 
 
 def matches_required_affinity(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
@@ -103,8 +102,10 @@ def as_integer(text: str) -> int | None:
 
     Source: Go's ``strconv.ParseInt`` with base 10 and 64 bits.
     """
-    number = int(text) if _INTEGER.fullmatch(text) else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    try:
+        return parse_int(text)
+    except ValueError:
+        return None
 
 
 def _matches_node_selector(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:

@@ -5,11 +5,11 @@ Source: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go, ``New
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ....apis.integers import parse_int
 from ..decoding.schema import check_date
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind
@@ -41,8 +41,6 @@ _NOT_SIMULATED: Final = {
     "proxy": "a proxy to a pod is not simulated, pods have no network",
 }
 """Subresource of a pod -> what a client is told about it."""
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
-_MOST_DIGITS: Final = 64
 _OF_NAMESPACES: Final = ("status", "finalize")
 _BOOLS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 _FINALIZERS: Final = {"Orphan": "orphan", "Foreground": "foregroundDeletion", "Background": None}
@@ -237,8 +235,7 @@ def integer(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not _NUMBER.fullmatch(text):
-        raise StatusError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    if len(text) > _MOST_DIGITS or not -(2**63) <= int(text) < 2**63:
-        raise StatusError.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
-    return int(text)
+    try:
+        return parse_int(text)
+    except ValueError as error:
+        raise StatusError.bad_request(str(error)) from None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ....apis.integers import parse_int
 from ...objects.objects import JSON
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
@@ -53,7 +54,8 @@ class Requirement:
     def _compares(self, value: str) -> bool:
         (limit,) = self.values
         try:
-            return int(value) > int(limit) if self.operator == ">" else int(value) < int(limit)
+            number, bound = parse_int(value), parse_int(limit)
+            return number > bound if self.operator == ">" else number < bound
         except ValueError:
             return False
 
