@@ -23,7 +23,18 @@ from typing import Final
 
 from .client_call import CREDIT_FROM, WINDOW, Call, RpcError
 from .end import BatchingEnd
-from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
+from .frames import (
+    CANCEL,
+    INITIAL_WINDOW_SIZE,
+    PREFACE,
+    REFUSED_STREAM,
+    WINDOW_BYTES,
+    Flag,
+    Frame,
+    Headers,
+    Type,
+    header_block,
+)
 from .messages import MOST_MESSAGE_BYTES, Code, framed
 
 __all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
@@ -31,7 +42,6 @@ __all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "U
 _GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + WINDOW.to_bytes(4))
 _LONGEST_TIMEOUT: Final = 99_999_999
 _TIMEOUT_UNITS: Final = ((b"n", 1e9), (b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60), (b"H", 1 / 3600))
-_REFUSED_STREAM: Final = 7
 _ALL_STREAMS: Final = 2**31 - 1
 _RESET_CODES: Final = {
     3: Code.RESOURCE_EXHAUSTED,
@@ -233,7 +243,7 @@ class ClientConnection:
     def reset(self, stream: int, code: int) -> None:
         if call := self._calls.get(stream):
             name = _RESET_NAMES[code] if code < len(_RESET_NAMES) else f"unknown error code 0x{code:x}"
-            kind = UnprocessedError if code == _REFUSED_STREAM else RpcError
+            kind = UnprocessedError if code == REFUSED_STREAM else RpcError
             text = f"stream terminated by RST_STREAM with error code: {name}"
             of_code = Code.INTERNAL if code < len(_RESET_NAMES) else Code.UNKNOWN
             call.over(kind(_RESET_CODES.get(code, of_code), text))

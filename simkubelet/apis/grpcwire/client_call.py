@@ -13,8 +13,9 @@ from collections import deque
 from http import HTTPStatus
 from typing import Final
 
+from ..integers import parse_int
 from .end import BatchingEnd
-from .frames import CANCEL, Headers
+from .frames import CANCEL, FLOW_CONTROL_ERROR, Headers
 from .messages import EMPTY_MESSAGE, Code, error_text, status_in
 
 __all__ = ["CREDIT_FROM", "WINDOW", "Call", "EndOfStreamError", "RpcError"]
@@ -124,6 +125,10 @@ class Call:
         """Data of the server."""
         if self.is_over:
             return
+        if (pending := self._to_credit + size) > WINDOW:
+            text = f"received {pending}-bytes data exceeding the limit {WINDOW} bytes"
+            self._break(RpcError(Code.INTERNAL, text), FLOW_CONTROL_ERROR)
+            return
         self._received += data
         while (message := self._next()) is not None:
             self._messages.append(message)
@@ -158,10 +163,10 @@ class Call:
         del received[: _PREFIX_BYTES + length]
         return message
 
-    def _break(self, error: RpcError) -> None:
+    def _break(self, error: RpcError, code: int = CANCEL) -> None:
         self._received.clear()
         if not self.is_over:
-            self._end.send_reset(self.stream, CANCEL)
+            self._end.send_reset(self.stream, code)
         self.over(error)
 
     def _credit(self, size: int) -> None:
@@ -192,8 +197,12 @@ def _no_grpc(headers: dict[bytes, bytes]) -> RpcError | None:
     if not status:
         errors.append("malformed header: missing HTTP status")
     elif status != "200":
-        phrase = next((one.phrase for one in HTTPStatus if str(one.value) == status), "")
-        errors.append(f"unexpected HTTP status code received from server: {status} ({phrase})")
+        try:
+            number = parse_int(status, bits=32)
+        except ValueError as error:
+            return RpcError(Code.INTERNAL, f"transport: malformed http-status: {error}")
+        phrase = next((one.phrase for one in HTTPStatus if one.value == number), "")
+        errors.append(f"unexpected HTTP status code received from server: {number} ({phrase})")
     is_grpc = content == "application/grpc" or content.startswith(("application/grpc+", "application/grpc;"))
     if is_grpc and not errors:
         return None
@@ -201,7 +210,7 @@ def _no_grpc(headers: dict[bytes, bytes]) -> RpcError | None:
         errors.append("malformed header: missing HTTP content-type")
     elif not is_grpc:
         errors.append(f'transport: received unexpected content-type "{content}"')
-    code = _HTTP_CODES.get(int(status), Code.UNKNOWN) if status.isdigit() else Code.INTERNAL
+    code = _HTTP_CODES.get(parse_int(status), Code.UNKNOWN) if status else Code.INTERNAL
     return RpcError(code, "; ".join(errors))
 
 

@@ -1,4 +1,11 @@
-"""One connection that speaks HTTP/2, seen from one side: frames in, frames out, and what the other side can take."""
+"""One connection that speaks HTTP/2, seen from one side: frames in, frames out, and what the other side can take.
+
+What a peer makes the other side keep is bounded. A peer that does not read is sent no more data; when `_MOST_ANSWERS`
+answers to its frames wait, its next frames are not read; a connection on which `_MOST_FRAMES` wait is ended.
+
+Source: google.golang.org/grpc v1.72.1, internal/transport/controlbuf.go, ``maxQueuedTransportResponseFrames``, and
+http_util.go, ``newFramer``; golang.org/x/net v0.38.0, http2/server.go, ``maxQueuedControlFrames``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,19 @@ from typing import Final, Protocol
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
-from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type, plain_headers
+from .frames import (
+    HEADER_TABLE_SIZE,
+    INITIAL_WINDOW_SIZE,
+    MAX_FRAME_SIZE,
+    PREFACE,
+    Flag,
+    Frame,
+    FrameReader,
+    FrameTooLargeError,
+    Headers,
+    Type,
+    plain_headers,
+)
 from .outbox import OnSent, Outbox
 
 __all__ = [
@@ -18,7 +37,10 @@ __all__ = [
 ]
 
 _SHORT_BLOCK: Final = 512
-_NO_LIMIT: Final = 1 << 32
+_MOST_ANSWERS: Final = 50
+_MOST_FRAMES: Final = 10_000
+_MOST_SETTINGS: Final = 100
+"""That wait to be acknowledged, on a connection whose frames go to another one."""
 _MOST_HEADERS_BYTES: Final = 16 << 20
 """Of one header list, packed or not. A short block can name one long header of the table ten thousand times.
 
@@ -62,6 +84,7 @@ class End(asyncio.Protocol):
 
     Attributes:
         error: What broke the connection; None where it ended in order, or has not.
+        has_sent: Whether headers or data were sent since its owner has set it to False.
     """
 
     def __init__(self, listener: ConnectionListener, *, begins: bool) -> None:
@@ -71,15 +94,17 @@ class End(asyncio.Protocol):
         self._is_first = True
         self._is_raw = False
         self._decoder = Decoder(max_header_list_size=_MOST_HEADERS_BYTES)
-        self._decoder.max_allowed_table_size = _NO_LIMIT
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
         self.error: Exception | None = None
+        self.has_sent = False
         self._early: list[bytes] | None = []
         # Frames that wait for SETTINGS; of a connection that turns out not to speak HTTP/2 they are never sent.
         self._held: list[bytes] | None = []
-        self._outbox = Outbox(self._send)
+        self._outbox = Outbox(self._send, lambda: not self._is_behind)
         self._unacknowledged = deque[Frame]()
+        self._is_behind = False
+        self._answers = self._waiting = 0
 
     # What comes
 
@@ -108,9 +133,21 @@ class End(asyncio.Protocol):
         try:
             for frame in self._reader.frames():
                 self._take(frame)
-        except (HPACKError, IndexError):
+        except (HPACKError, IndexError, FrameTooLargeError):
             # Nonsense ends a connection, at whichever side.
             self.close()
+
+    def pause_writing(self) -> None:
+        """The other side does not read what has been sent."""
+        self._is_behind = True
+
+    def resume_writing(self) -> None:
+        """It has read most of it."""
+        self._is_behind = False
+        self._answers = self._waiting = 0
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._outbox.flush()
 
     def be_raw(self) -> None:
         """Pass on all that comes from here on, and what has come of a frame."""
@@ -149,6 +186,9 @@ class End(asyncio.Protocol):
             case Type.SETTINGS:
                 if not frame.has(Flag.ACK):
                     self._unacknowledged.append(frame)
+                    if len(self._unacknowledged) > _MOST_SETTINGS:
+                        self.abort()
+                        return
                 self._listener.frame(frame)
             case _ if frame.stream == 0:
                 self._listener.frame(frame)
@@ -172,6 +212,11 @@ class End(asyncio.Protocol):
 
     # What goes
 
+    @property
+    def streams(self) -> int:
+        """How many are open, or have something to be sent."""
+        return len(self._outbox)
+
     def open(self, stream: int) -> None:
         """A stream begins, from whichever side."""
         self._outbox.open(stream)
@@ -182,38 +227,49 @@ class End(asyncio.Protocol):
 
     def send_headers(self, stream: int, headers: Headers | bytes, is_last: bool) -> None:
         """Send headers, or a block of them (`header_block`), after what waits."""
+        self.has_sent = True
         self._outbox.headers(stream, headers, is_last)
 
     def send_data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None = None) -> None:
         """Send data when the other side can take it; `on_sent` is called when it is gone, or will never go."""
+        self.has_sent = True
         self._outbox.data(stream, data, is_last, on_sent)
 
     def send_reset(self, stream: int, code: int) -> None:
         """Break off a stream; what waits is dropped."""
         if stream in self._outbox:
             self._outbox.drop(stream)
-            self._send(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
+            self._answer(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
+
+    def refuse(self, stream: int, code: int) -> None:
+        """Break off a stream that the other side has begun and that was not opened here."""
+        self._answer(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
 
     def credit(self, stream: int, size: int) -> None:
         """Let the other side send so much more, on a stream and on the connection."""
         if size:
             number = size.to_bytes(4)
             of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._outbox else b""
-            self._send(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
+            self._answer(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
 
     def credit_stream(self, stream: int, size: int) -> None:
         """Let the other side send so much more on a stream, where the connection has been given it."""
         if stream in self._outbox:
-            self._send(Frame(Type.WINDOW_UPDATE, 0, stream, size.to_bytes(4)).encoded())
+            self._answer(Frame(Type.WINDOW_UPDATE, 0, stream, size.to_bytes(4)).encoded())
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame that concerns the whole connection."""
         if frame.type != Type.SETTINGS:
-            self._send(frame.encoded())
+            self._answer(frame.encoded())
             return
         held, self._held = self._held, None
-        self.write(frame.encoded() + b"".join(held or ()))
-        if frame.has(Flag.ACK) and self._unacknowledged:
+        if held:
+            self.write(frame.encoded() + b"".join(held))
+        else:
+            self._answer(frame.encoded())
+        if not frame.has(Flag.ACK):
+            self._announce(frame)
+        elif self._unacknowledged:
             # The other side does not keep to its settings before it has this.
             self._apply(self._unacknowledged.popleft())
 
@@ -229,6 +285,18 @@ class End(asyncio.Protocol):
             self.write(frames)
         else:
             self._held.append(frames)
+        if self._is_behind or self._held is not None:
+            self._waiting += 1
+            if self._waiting > _MOST_FRAMES:
+                self.abort()
+
+    def _answer(self, frames: bytes) -> None:
+        """Send frames of which the other side brings about any number."""
+        self._send(frames)
+        if self._is_behind and self._transport is not None:
+            self._answers += 1
+            if self._answers == _MOST_ANSWERS:
+                self._transport.pause_reading()
 
     def close(self) -> None:
         """End the connection when what was written is gone; may be called twice."""
@@ -239,6 +307,15 @@ class End(asyncio.Protocol):
         """End the connection at once; may be called twice."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _announce(self, settings: Frame) -> None:
+        """Take what the other side is allowed now; less than before only when it has read that, so never."""
+        for number, value in settings.settings():
+            if number == HEADER_TABLE_SIZE:
+                allowed = max(self._decoder.max_allowed_table_size, min(value, _MOST_HEADERS_BYTES))
+                self._decoder.max_allowed_table_size = allowed
+            elif number == MAX_FRAME_SIZE:
+                self._reader.largest_bytes = max(self._reader.largest_bytes, min(value, _MOST_HEADERS_BYTES))
 
     def _apply(self, settings: Frame) -> None:
         for number, value in settings.settings():

@@ -12,13 +12,19 @@ from typing import Final, NamedTuple, TypeAlias
 
 __all__ = [
     "CANCEL",
+    "ENHANCE_YOUR_CALM",
+    "FLOW_CONTROL_ERROR",
     "FRAME_BYTES",
+    "HEADER_TABLE_SIZE",
     "INITIAL_WINDOW_SIZE",
+    "MAX_FRAME_SIZE",
     "PREFACE",
+    "REFUSED_STREAM",
     "WINDOW_BYTES",
     "Flag",
     "Frame",
     "FrameReader",
+    "FrameTooLargeError",
     "Headers",
     "Type",
     "header_block",
@@ -27,12 +33,22 @@ __all__ = [
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client begins with."""
+FLOW_CONTROL_ERROR: Final = 3
+"""The code of a stream on which more comes than its window lets through."""
+REFUSED_STREAM: Final = 7
+"""The code of a stream about which nothing is done."""
 CANCEL: Final = 8
 """The code of a stream that nobody needs any more."""
+ENHANCE_YOUR_CALM: Final = 11
+"""The code of a connection that costs too much."""
 WINDOW_BYTES: Final = 65535
 """What a receiver takes of a stream, and of a connection, before it says otherwise."""
 FRAME_BYTES: Final = 16384
 """The longest payload that every receiver takes."""
+HEADER_TABLE_SIZE: Final = 1
+"""The setting that says how many bytes of headers its sender remembers."""
+MAX_FRAME_SIZE: Final = 5
+"""The setting that says how long a payload its sender takes."""
 INITIAL_WINDOW_SIZE: Final = 4
 """The setting that says how much its sender takes of each stream."""
 _HEADER_BYTES: Final = 9
@@ -99,10 +115,22 @@ class Frame(NamedTuple):
             yield int.from_bytes(self.payload[at : at + 2]), int.from_bytes(self.payload[at + 2 : at + 6])
 
 
-class FrameReader:
-    """Cuts what comes on a connection into frames."""
+class FrameTooLargeError(Exception):
+    """A frame is longer than its receiver takes."""
 
     def __init__(self) -> None:
+        super().__init__("http2: frame too large")
+
+
+class FrameReader:
+    """Cuts what comes on a connection into frames.
+
+    Attributes:
+        largest_bytes: Of a frame's payload.
+    """
+
+    def __init__(self) -> None:
+        self.largest_bytes = FRAME_BYTES
         self._received = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -128,9 +156,15 @@ class FrameReader:
         return self._received[3] if len(self._received) >= _HEADER_BYTES else None
 
     def frames(self) -> Iterator[Frame]:
-        """All frames that are complete."""
+        """All frames that are complete.
+
+        Raises:
+            FrameTooLargeError: The next one is too long; it need not be complete.
+        """
         while len(self._received) >= _HEADER_BYTES:
             length = int.from_bytes(self._received[:3])
+            if length > self.largest_bytes:
+                raise FrameTooLargeError
             if len(self._received) < _HEADER_BYTES + length:
                 return
             head = bytes(self._received[:_HEADER_BYTES])

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote, unquote
 
+from ..integers import parse_int
 from .frames import Headers
 
 __all__ = [
@@ -59,6 +60,9 @@ MOST_MESSAGE_BYTES: Final = 4 << 20
 ANSWER_BEGINS: Final[Headers] = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
 _TIMEOUT_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_SHORTEST_TIMEOUT: Final = 2
+_LONGEST_TIMEOUT: Final = 9
+_CODES: Final = 1 << 32
 _PRINTABLE: Final = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
@@ -114,11 +118,24 @@ class MessageEnds:
 
 
 def timeout_s(value: bytes | None) -> float | None:
-    """The value of the header ``grpc-timeout``; None where there is no limit, or none that can be read."""
-    if value is None or not value[:-1].isdigit():
+    """The value of the header ``grpc-timeout``; None where there is no limit.
+
+    Raises:
+        ValueError: It cannot be read; the message is that of a server in Go.
+
+    Source: google.golang.org/grpc v1.72.1, internal/transport/http_util.go, ``decodeTimeout``.
+    """
+    if value is None:
         return None
+    text = value.decode(errors="replace")
+    if len(value) < _SHORTEST_TIMEOUT:
+        raise ValueError(f'transport: timeout string is too short: "{text}"')
+    if len(value) > _LONGEST_TIMEOUT:
+        raise ValueError(f'transport: timeout string is too long: "{text}"')
     unit_s = _TIMEOUT_UNITS_S.get(value[-1:])
-    return None if unit_s is None else int(value[:-1]) * unit_s
+    if unit_s is None:
+        raise ValueError(f'transport: timeout unit is not recognized: "{text}"')
+    return parse_int(text[:-1]) * unit_s
 
 
 def trailers(code: int, text: str = "") -> Headers:
@@ -140,9 +157,9 @@ def status_in(trailers: Mapping[bytes, bytes]) -> tuple[int, str]:
     """Code and text with which a call ends; Unknown where the server says nothing of it."""
     status = trailers.get(b"grpc-status", b"%d" % Code.UNKNOWN).decode(errors="replace")
     try:
-        code = int(status)
-    except ValueError:
-        return Code.INTERNAL, f'transport: malformed grpc-status: strconv.ParseInt: parsing "{status}": invalid syntax'
+        code = parse_int(status, bits=32) % _CODES
+    except ValueError as error:
+        return Code.INTERNAL, f"transport: malformed grpc-status: {error}"
     return code, unquote(trailers.get(b"grpc-message", b"").decode(errors="replace"))
 
 

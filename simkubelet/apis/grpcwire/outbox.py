@@ -37,12 +37,17 @@ class Outbox:
 
     Args:
         write: Sends bytes.
+        takes_data: Whether the other side reads, so that data can be sent.
     """
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[bytes], None], takes_data: Callable[[], bool]) -> None:
         self._write = write
+        self._takes_data = takes_data
         self._window = self._initial_window = WINDOW_BYTES
         self._streams: dict[int, _Stream] = {}
+
+    def __len__(self) -> int:
+        return len(self._streams)
 
     def __contains__(self, stream: int) -> bool:
         return stream in self._streams
@@ -87,7 +92,7 @@ class Outbox:
         """The other side takes so much more; of the connection where the stream is 0."""
         if stream == 0:
             self._window += count
-            self._flush_all()
+            self.flush()
         elif stream in self._streams:
             self._streams[stream].window += count
             self._flush(stream)
@@ -97,7 +102,7 @@ class Outbox:
         for one in self._streams.values():
             one.window += initial_window - self._initial_window
         self._initial_window = initial_window
-        self._flush_all()
+        self.flush()
 
     def _queue(self, stream: int, item: _Data | bytes) -> None:
         if one := self._streams.get(stream):
@@ -106,7 +111,8 @@ class Outbox:
         else:
             _tell_sent(item)
 
-    def _flush_all(self) -> None:
+    def flush(self) -> None:
+        """Send what the windows let through, of all streams."""
         for stream in list(self._streams):
             self._flush(stream)
 
@@ -127,7 +133,7 @@ class Outbox:
         """Send of some data what the windows let through; whether that was all."""
         while True:
             count = min(len(item.left), FRAME_BYTES, self._window, one.window)
-            if item.left and count <= 0:
+            if item.left and (count <= 0 or not self._takes_data()):
                 return False
             piece, item.left = bytes(item.left[:count]), item.left[count:]
             self._window -= count

@@ -87,18 +87,31 @@ class ServedCall:
         self._end = end
         self._stream = stream
         self._on_over = on_over
-        self._headers: dict[bytes, bytes] = {}
+        self._path = self._encoding = ""
         self._received = bytearray()
         self._has_begun_to_answer = False
         self._method: Method | None = None
+        self._timeout_s: float | None = None
 
     def begin(self, headers: Headers, methods: Mapping[str, Method]) -> None:
         """Take the headers; the answer may follow at once."""
-        self._headers = dict(headers)
-        path = self._headers.get(b":path", b"").decode(errors="replace")
+        given = dict(headers)
+        path = given.get(b":path", b"").decode(errors="replace")
+        self._path = path
+        self._encoding = given.get(b"grpc-encoding", b"identity").decode(errors="replace")
         self._method = methods.get(path)
-        if not self._headers.get(b"content-type", b"").startswith(b"application/grpc"):
+        try:
+            self._timeout_s = timeout_s(given.get(b"grpc-timeout"))
+        except ValueError as error:
+            malformed = str(error)
+        else:
+            malformed = ""
+        if not given.get(b"content-type", b"").startswith(b"application/grpc"):
             self._end.send_headers(self._stream, [(b":status", b"415")], is_last=True)
+            self._over()
+        elif malformed:
+            status = trailers(Code.INTERNAL, f"malformed grpc-timeout: {malformed}")
+            self._end.send_headers(self._stream, [(b":status", b"400"), ANSWER_BEGINS[1], *status], is_last=True)
             self._over()
         elif self._method is None:
             self._finish(Code.UNIMPLEMENTED, _unknown(path, methods))
@@ -116,6 +129,15 @@ class ServedCall:
         elif is_last:
             self._finish(Code.INTERNAL, "unexpected EOF" if self._received else "EOF")
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of a request that is not complete, which its sender alone decides."""
+        return 0 if self.task is not None else len(self._received) + len(self._path) + len(self._encoding)
+
+    def refuse(self, code: Code, text: str) -> None:
+        """Answer with an error, whatever has come of the request."""
+        self._finish(code, text)
+
     def drop(self) -> None:
         """The caller waits for no answer any more."""
         if self.task is not None:
@@ -131,14 +153,14 @@ class ServedCall:
             return CallError(Code.RESOURCE_EXHAUSTED, text)
         if not self._received[0]:
             return None
-        encoding = self._headers.get(b"grpc-encoding", b"identity").decode(errors="replace")
+        encoding = self._encoding
         if encoding == "identity":
             return CallError(Code.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
         text = f'grpc: Decompressor is not installed for grpc-encoding "{encoding}"'
         return CallError(Code.UNIMPLEMENTED, text)
 
     async def _answer(self, request: bytes) -> None:
-        limit = asyncio.timeout(timeout_s(self._headers.get(b"grpc-timeout")))
+        limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
                 await self._call(request)
@@ -148,7 +170,7 @@ class ServedCall:
             if limit.expired():
                 self._finish(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
                 return
-            _log.error("%s failed: %s", self._headers[b":path"].decode(), "".join(traceback.format_exception(error)))
+            _log.error("%s failed: %s", self._path, "".join(traceback.format_exception(error)))
             self._finish(Code.UNKNOWN, str(error))
         else:
             self._finish(Code.OK)

@@ -1,6 +1,11 @@
 """A gRPC server on a Unix socket: as much of one as kubelets and plugins need.
 
 gRPC's own for Python takes three threads for each call, 20 MiB and half of a plugin's start.
+
+A client that pings too often is sent away as by a server in Go. What clients can make a server keep is bounded, where
+one in Go has no bound: connections, streams of each, and the bytes of requests that are not complete.
+
+Source: google.golang.org/grpc v1.72.1, internal/transport/http2_server.go, ``handlePing``, and defaults.go.
 """
 
 from __future__ import annotations
@@ -9,17 +14,28 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from .end import BatchingEnd
-from .frames import FRAME_BYTES, PREFACE, Flag, Frame, Headers, Type
+from .frames import ENHANCE_YOUR_CALM, FRAME_BYTES, PREFACE, REFUSED_STREAM, Flag, Frame, Headers, Type
+from .messages import Code
 from .served_call import Method, ServedCall
 
 __all__ = ["GrpcServer"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_CONNECTIONS: Final = 1000
+_MOST_STREAMS: Final = 1000
+"""Of one connection."""
+_MOST_HELD_BYTES: Final = 64 << 20
+"""Of all requests of a server that are not complete."""
+_PING_S: Final = 300.0
+_IDLE_PING_S: Final = 7200.0
+"""The time between two pings where no call is under way."""
+_MOST_STRIKES: Final = 2
 _PAUSE_S: Final = 0.1
 """Before the next try where no connection can be accepted, as all descriptors are in use."""
 
@@ -33,6 +49,8 @@ class GrpcServer:
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self._methods = methods
         self._connections: set[_Connection] = set()
+        self._held = _Held()
+        self._is_full = False
         self._socket: socket.socket | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -87,6 +105,11 @@ class GrpcServer:
 
     def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            # The next ones wait for the end of one of these.
+            loop.remove_reader(listener)
+            self._is_full = True
+            return
         try:
             accepted, _ = listener.accept()
         except (BlockingIOError, InterruptedError):
@@ -107,20 +130,37 @@ class GrpcServer:
             end.close()
 
     def _new_end(self) -> BatchingEnd:
-        connection = _Connection(self._methods, self._connections.discard)
+        connection = _Connection(self._methods, self._lost, self._held)
         self._connections.add(connection)
         return connection.end
+
+    def _lost(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+        if self._is_full and self._socket is not None:
+            self._is_full = False
+            self._listen_on(self._socket)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Bytes of the requests of all connections that are not complete."""
+
+    size: int = 0
 
 
 class _Connection:
     """What comes on one connection, and the calls that are under way on it."""
 
-    def __init__(self, methods: Mapping[str, Method], on_lost: Callable[[_Connection], None]) -> None:
+    def __init__(self, methods: Mapping[str, Method], on_lost: Callable[[_Connection], None], held: _Held) -> None:
         self.end = BatchingEnd(self, begins=True)
         # A server sends its settings to every client.
         self.end.send_frame(Frame(Type.SETTINGS, 0, 0, b""))
         self._methods = methods
         self._on_lost = on_lost
+        self._held = held
+        self._last_stream = 0
+        self._pinged_at: float | None = None
+        self._strikes = 0
         self._calls: dict[int, ServedCall] = {}
         self._to_credit = 0
 
@@ -131,8 +171,7 @@ class _Connection:
 
     def close(self) -> None:
         """End the connection and break off its calls."""
-        for call in self._calls.values():
-            call.drop()
+        self._drop_calls()
         self.end.close()
 
     def raw(self, data: bytes) -> None:
@@ -142,9 +181,14 @@ class _Connection:
     def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
         call = self._calls.get(stream)
         if call is None:
+            self._last_stream = max(stream, self._last_stream)
+            if self.end.streams >= _MOST_STREAMS:
+                self.end.refuse(stream, REFUSED_STREAM)
+                return
             self.end.open(stream)
             call = self._calls[stream] = ServedCall(self.end, stream, self._over)
             call.begin(headers, self._methods)
+            self._held.size += call.held_bytes
         if is_last:
             self.data(stream, b"", 0, is_last)
 
@@ -154,7 +198,11 @@ class _Connection:
         else:
             self.end.credit(stream, size)
         if call := self._calls.get(stream):
+            held = call.held_bytes
             call.take(data, is_last)
+            self._held.size += call.held_bytes - held
+            if self._held.size > _MOST_HELD_BYTES and call.held_bytes and stream in self._calls:
+                call.refuse(Code.RESOURCE_EXHAUSTED, "too many requests that are not complete")
 
     def _credit_later(self, size: int) -> None:
         """Give back what an ended stream took of the connection's window, when it is worth a frame."""
@@ -164,18 +212,43 @@ class _Connection:
             self._to_credit = 0
 
     def reset(self, stream: int, code: int) -> None:
-        if call := self._calls.pop(stream, None):
+        if call := self._pop(stream):
             call.drop()
 
     def frame(self, frame: Frame) -> None:
         if frame.type in (Type.SETTINGS, Type.PING) and not frame.has(Flag.ACK):
             payload = frame.payload if frame.type == Type.PING else b""
             self.end.send_frame(Frame(frame.type, Flag.ACK, 0, payload))
+            if frame.type == Type.PING:
+                self._pinged()
 
     def lost(self) -> None:
-        for call in self._calls.values():
-            call.drop()
+        self._drop_calls()
         self._on_lost(self)
 
+    def _pinged(self) -> None:
+        """End the connection of a client that has pinged too often since something was sent to it."""
+        now, before = asyncio.get_running_loop().time(), self._pinged_at
+        self._pinged_at = now
+        if self.end.has_sent:
+            self.end.has_sent, self._strikes = False, 0
+            return
+        self._strikes += before is not None and now < before + (_PING_S if self._calls else _IDLE_PING_S)
+        if self._strikes > _MOST_STRIKES:
+            payload = self._last_stream.to_bytes(4) + ENHANCE_YOUR_CALM.to_bytes(4) + b"too_many_pings"
+            self.end.send_frame(Frame(Type.GOAWAY, 0, 0, payload))
+            self.close()
+
+    def _drop_calls(self) -> None:
+        for stream in list(self._calls):
+            if call := self._pop(stream):
+                call.drop()
+
+    def _pop(self, stream: int) -> ServedCall | None:
+        call = self._calls.pop(stream, None)
+        if call is not None:
+            self._held.size -= call.held_bytes
+        return call
+
     def _over(self, stream: int) -> None:
-        self._calls.pop(stream, None)
+        self._pop(stream)

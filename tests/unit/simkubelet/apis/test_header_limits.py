@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import Mock
 
+import pytest
+
 from simkubelet.apis.grpcwire.end import ConnectionListener, End
-from simkubelet.apis.grpcwire.frames import Flag, Frame, Type
+from simkubelet.apis.grpcwire.frames import FRAME_BYTES, HEADER_TABLE_SIZE, Flag, Frame, Type
 
 MEBIBYTE = 1 << 20
 LITERAL = b"\x40\x01a"
@@ -40,8 +42,7 @@ def send_headers(end: End, stream: int, block: bytes) -> None:
 
 def test_short_block_that_repeats_a_long_header_ends_the_connection() -> None:
     end, listener, transport = connected()
-    resized = integer(2 * MEBIBYTE, 5, 0x20)
-    send_headers(end, 1, resized + LITERAL + integer(MEBIBYTE, 7) + b"x" * MEBIBYTE)
+    send_headers(end, 1, LITERAL + integer(4000, 7) + b"x" * 4000)
 
     send_headers(end, 3, NEWEST * 20_000)
 
@@ -52,10 +53,31 @@ def test_short_block_that_repeats_a_long_header_ends_the_connection() -> None:
 def test_block_without_an_end_ends_the_connection() -> None:
     end, listener, transport = connected()
     end.data_received(Frame(Type.HEADERS, 0, 1, b"").encoded())
-    continuation = Frame(Type.CONTINUATION, 0, 1, b"x" * MEBIBYTE).encoded()
+    continuation = Frame(Type.CONTINUATION, 0, 1, b"x" * FRAME_BYTES).encoded()
 
-    for _ in range(17):
+    for _ in range(16 * MEBIBYTE // FRAME_BYTES + 1):
         end.data_received(continuation)
 
     listener.headers.assert_not_called()
     transport.close.assert_called_once_with()
+
+
+@pytest.mark.parametrize(
+    ("announced", "size", "is_taken"),
+    [
+        pytest.param(None, 4096, True, id="as by default"),
+        pytest.param(None, 4097, False, id="more than by default"),
+        pytest.param(65536, 65536, True, id="as announced"),
+        pytest.param(65536, 65537, False, id="more than announced"),
+        pytest.param(1024, 4096, True, id="less announced and not read yet"),
+        pytest.param((1 << 32) - 1, (1 << 32) - 1, False, id="anything announced"),
+    ],
+)
+def test_table_is_as_large_as_it_was_announced(announced: int | None, size: int, is_taken: bool) -> None:
+    end, listener, transport = connected()
+    if announced is not None:
+        end.send_frame(Frame(Type.SETTINGS, 0, 0, HEADER_TABLE_SIZE.to_bytes(2) + announced.to_bytes(4)))
+
+    send_headers(end, 1, integer(size, 5, 0x20) + LITERAL + b"\0")
+
+    assert (listener.headers.call_count, transport.close.call_count) == (is_taken, not is_taken)
