@@ -21,6 +21,8 @@ from typing import Any, Final, Self, TypeAlias
 
 import aiohttp
 
+from simkubelet.apis.documents import load_json, load_yaml, read_file
+
 __all__ = [
     "JSON",
     "SERVICE_ACCOUNT",
@@ -108,10 +110,10 @@ def _from_kubeconfig(path: Path) -> ServerAccess:
     import yaml
 
     try:
-        config = yaml.safe_load(path.read_text())
+        config = load_yaml(read_file(path))
     except OSError as error:
         raise AccessError(f"stat {path}: {error.strerror}; KUBECONFIG must name a kubeconfig") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise AccessError(f"{path}: no kubeconfig: {' '.join(str(error).split())}") from None
     try:
         context = _named(config, "contexts", "context", config["current-context"])
@@ -150,7 +152,7 @@ def _content(folder: Path, part: Mapping[str, Any], key: str) -> str | None:
     """What a key with or without ``-data`` gives, data first as in client-go."""
     if part.get(f"{key}-data"):
         return base64.b64decode(part[f"{key}-data"]).decode()
-    return (folder / part[key]).read_text() if part.get(key) else None
+    return read_file(folder / part[key]).decode() if part.get(key) else None
 
 
 def _context(url: str, authority: str | None, *, verifies: bool = True) -> ssl.SSLContext | None:
@@ -241,7 +243,7 @@ class ApiClient:
 
 def _answer(status: int, text: str) -> JSON:
     try:
-        answer = json.loads(text)
+        answer = load_json(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

@@ -93,10 +93,11 @@ def show(story: str) -> None:
 
 
 def _read(path: Path) -> str:
+    from simkubelet.apis.documents import read_file
     from simkubelet.model.errors import InputError
 
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

@@ -11,6 +11,7 @@ Source: columns, their short names and units: ``nvidia-smi --help-query-gpu`` (5
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
+from ..profiles.document import read_document
 from ..state import layout
 
 _UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
@@ -87,11 +89,8 @@ def read_traces(path: Path) -> dict[str, Trace]:
         InputError: the file cannot be read, has no time or no figure, or a value is no number; names the line.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return _read(file, str(path))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error):
+        return _read(io.StringIO(read_document(str(path)), newline=""), str(path))
+    except csv.Error:
         raise InputError(f"{path}: not text") from None
 
 

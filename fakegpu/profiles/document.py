@@ -5,8 +5,11 @@ Profiles and recordings are such documents. A mistake is reported with file and 
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -17,6 +20,8 @@ from pydantic.alias_generators import to_camel
 from ..errors import InputError
 
 SUFFIX: Final = ".yaml"
+_LARGEST_FILE: Final = 64 << 20
+_MOST_LEVELS: Final = 32
 _KEY: Final = re.compile(r"([\w.]+): (.*)")
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -88,15 +93,22 @@ def read_document(name: str) -> str:
     """Return the text of a file.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or is too large.
     """
     path = Path(name)
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a profile: the file is not UTF-8 text") from None
+        with BufferedReader(FileIO(path, opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"{path}: not a regular file")
+            content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    if len(content) > _LARGEST_FILE:
+        raise InputError(f"{path}: it is larger than {_LARGEST_FILE >> 20} MiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text") from None
 
 
 def parse_as(model: type[_Model], text: str, where: str) -> _Model:
@@ -112,8 +124,9 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
             source; names the first such place by file and line.
     """
     try:
+        _check_events(text, where)
         content = yaml.load(text, Loader=LOADER)  # noqa: S506 - one of the safe loaders
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     try:
         return model.model_validate(content)
@@ -125,6 +138,23 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
             path, message = named[1].split("."), named[2]
         key = f"{'.'.join(map(str, path))}: " if path else ""
         raise InputError(f"{where}:{line_of(text, path)}: {key}{message}") from None
+
+
+def _check_events(text: str, where: str) -> None:
+    """Refuse what would make a short text too deep or too large for its readers.
+
+    Raises:
+        InputError: it has too many levels, or aliases.
+    """
+    level = 0
+    event: Any
+    for event in yaml.parse(text, Loader=LOADER):
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1
+        if level > _MOST_LEVELS:
+            raise InputError(f"{where}:{line}: not YAML: more than {_MOST_LEVELS} levels of lists and mappings")
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(f"{where}:{line}: '*{event.anchor}' is an alias; write the value that it stands for")
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:

@@ -9,12 +9,16 @@ from typing import Any, Final
 
 import yaml
 
+from simkubelet.apis.documents import read_file
+
 from ..errors import UsageError
 from .pod_needs import PodNeeds
 
 __all__ = ["manifest"]
 
 _NAMESPACE: Final = "kube-system"
+_LARGEST_MAP: Final = 1 << 20
+"""Bytes of a ConfigMap. Source: pkg/apis/core/types.go, ``MaxSecretSize`` (kubernetes v1.34.4)."""
 _CONFIG_FOLDER: Final = "/etc/simkubelet"
 
 
@@ -81,7 +85,7 @@ def _config_map(name: str, needs: PodNeeds) -> Iterator[dict[str, Any]]:
         return
     option, file = needs.config
     try:
-        content = file.read_text()
+        content = read_file(file, _LARGEST_MAP).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
         raise UsageError(f"{option} {file}: {reason}; name a file that the ConfigMap can carry") from error

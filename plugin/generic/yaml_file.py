@@ -9,6 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
+from simkubelet.apis.documents import BoundsError, compose_yaml, read_file
+
 from ..errors import UsageError
 
 __all__ = ["Value", "read_yaml"]
@@ -106,15 +108,16 @@ def read_yaml(file: Path) -> Value:
         UsageError: it cannot be read, or is no YAML.
     """
     try:
-        node = yaml.compose(file.read_bytes(), Loader=yaml.SafeLoader)
+        node = compose_yaml(read_file(file), yaml.SafeLoader)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; name a file that can be read") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         text = " ".join(filter(None, (error.context, error.problem)))
         raise UsageError(f"{file}:{mark.line + 1 if mark else 1}: {text}; write YAML") from error
-    except RecursionError:
-        raise UsageError(f"{file}:1: nested too deeply; write a mapping with 'resource' and 'devices'") from None
+    except BoundsError as error:
+        line = error.mark.line + 1 if error.mark else 1
+        raise UsageError(f"{file}:{line}: {error}; write a mapping with 'resource' and 'devices'") from None
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{file}: {' '.join(str(error).split())}; write YAML in UTF-8") from error
     if node is None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.documents import load_yaml, read_file
 
 from ..apiserver import ApiError, ServerAccess
 from ..command.launch import launch
@@ -236,8 +237,8 @@ class VolcanoSettings:
 
         where = "unable to load config: unable to finalize config: unable to parse config file"
         try:
-            content = yaml.safe_load(self.config_file.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            content = load_yaml(read_file(self.config_file))
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise FatalError(f"{where}: {' '.join(str(error).split())}") from None
         version = content.get("version") if isinstance(content, dict) else None
         if version not in (None, "", _VERSION):

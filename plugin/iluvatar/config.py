@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from simkubelet.apis.documents import load_yaml, read_file
+
 from ..errors import FatalError, UsageError
 
 __all__ = ["DEFAULT_RESOURCE", "IluvatarConfig", "load_config"]
@@ -65,11 +67,11 @@ def _document(path: Path) -> object:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return load_yaml(read_file(path))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise FatalError(f"unable to load config: error opening config file: open {path}: {reason}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise _unreadable(str(error)) from error
 
 

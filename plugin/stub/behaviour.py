@@ -14,7 +14,6 @@ What is left out of ``register`` is the stub's own; what is left out of ``answer
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.documents import load_json
 
 from ..framework import Device, DeviceID, DeviceList, Health, PluginOptions, ResourceName
 from ..framework.client import REGISTRATION
@@ -197,7 +197,7 @@ def read_command(line: str) -> Command:
         CommandError: it is none.
     """
     try:
-        given = json.loads(line)
+        given = load_json(line)
         return _command(str(given.pop("command")), given)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CommandError(f"no command of the stub: {error}") from error

@@ -5,11 +5,13 @@ A run compares its stories with a recording as with a cluster: each goes on unti
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from simkubelet.apis.documents import LARGEST_RECORD, read_file
 from simkubelet.model.errors import InputError
 from simkubelet.model.events import KubeletStarted
 from simkubelet.model.version import version
@@ -40,7 +42,7 @@ def read_trace(path: Path, names: Collection[str] = ()) -> dict[str, list[Entry]
     """
     stories: dict[str, list[Entry]] = {}
     try:
-        with path.open(encoding="utf-8") as lines:
+        with io.TextIOWrapper(io.BytesIO(read_file(path, LARGEST_RECORD)), encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 story, entry = _read(f"{path}:{number}", line)
                 stories.setdefault(story, []).append(entry)

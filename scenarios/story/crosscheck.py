@@ -9,6 +9,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -26,6 +27,7 @@ from .verbs.plugin_action import AnswerRpc, CallAction, PluginAction, StubAction
 from .verbs.pod_action import Apply, MetadataAction
 
 Finding = tuple[DataPath, str]
+_MOST_NAMES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,21 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
         yield from _runtime_config(scenario, known)
     for index, node in enumerate(scenario.nodes):
         yield from _node(node, ("nodes", index), known)
-    applied: dict[str, Collection[str]] = {}
+    names = _Names({one.name: one for one in scenario.nodes}, {one.name: one for one in scenario.plugins}, {})
     for index, step in enumerate(scenario.steps):
         for version in versions_in(step.kubernetes or ""):
             yield from _version(version, ("steps", index, "kubernetes"), known)
-        yield from _step(step, ("steps", index), scenario, applied)
-        yield from _created_pod(step, ("steps", index), scenario.nodes[0].name, applied)
+        yield from _step(step, ("steps", index), names)
+        yield from _created_pod(step, ("steps", index), scenario.nodes[0].name, names.applied)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What the steps of a story may refer to; `applied` has the containers of the pods of the steps so far."""
+
+    nodes: Mapping[str, NodeSpec]
+    plugins: Mapping[str, PluginSpec]
+    applied: dict[str, Collection[str]]
 
 
 def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
@@ -128,21 +139,26 @@ def unsupported(version: str, minors: tuple[str, ...]) -> str:
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
     """The complaint about a name that does not exist, with a guess at what was meant or else all there are."""
-    all_there_are = f"; there are: {', '.join(sorted(names)) or 'none'}"
-    return f"no {what} '{name}'{_meant(name, names) or all_there_are}"
+    return f"no {what} '{name}'{_meant(name, names) or f'; there are: {listed(sorted(names))}'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas, of many only the first."""
+    shown = list(islice(names, _MOST_NAMES + 1))
+    return f"{', '.join(shown[:_MOST_NAMES])}{', …' if len(shown) > _MOST_NAMES else ''}" or "none"
 
 
 def _meant(name: str, names: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(names), n=1)
+    """A guess at what was meant; none where there are so many names that a mistake in each line would take long."""
+    close = difflib.get_close_matches(name, sorted(names), n=1) if len(names) <= _MOST_NAMES else ()
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+def _step(step: Step, path: DataPath, names: _Names) -> Iterator[Finding]:
+    nodes, plugins, applied = names.nodes, names.plugins, names.applied
     for pod, pod_path in _pods_named(step):
         if pod not in applied:
             yield (*path, *pod_path), f"no step before this one applies a pod '{pod}'{_meant(pod, applied)}"
-    nodes = {node.name: node for node in scenario.nodes}
-    plugins = {plugin.name: plugin for plugin in scenario.plugins}
     match step.expect, step.action:
         case NodeExpectation(node=name), _ if name not in nodes:
             yield (*path, "expect", "node"), unknown("node", name, nodes)
@@ -156,7 +172,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             yield from _seen_calls(wanted, plugins[wanted.plugin], (*path, "expect"))
         case PodExpectation(pod=pod, containers=named), _ if pod in applied:
             for name in set(named) - set(applied[pod]):
-                its_own = _meant(name, applied[pod]) or f"; it has {', '.join(applied[pod])}"
+                its_own = _meant(name, applied[pod]) or f"; it has {listed(applied[pod])}"
                 yield (*path, "expect", "containers", name), f"pod '{pod}' has no container '{name}'{its_own}"
         case _, MetadataAction(node=str(name)) if name not in nodes:
             yield (*path, step.verb, "node"), unknown("node", name, nodes)
@@ -175,7 +191,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             if isinstance(action, RebootNode):
                 yield from _rebooted_plugins(action, (*path, step.verb, "plugins"), plugins)
             elif isinstance(action, RemoveFolder):
-                yield from _folder_of_taps(action, (*path, step.verb, "path"), scenario.plugins)
+                yield from _folder_of_taps(action, (*path, step.verb, "path"), plugins.values())
 
 
 _THROUGH_A_TAP: Final = {
@@ -208,10 +224,10 @@ def _folder_of_taps(action: RemoveFolder, path: DataPath, plugins: Iterable[Plug
 
 
 def _which_node(nodes: Collection[str]) -> str:
-    return f"which node? add 'node: ' and one of {', '.join(nodes)}"
+    return f"which node? add 'node: ' and one of {listed(nodes)}"
 
 
-def _node_action(action: NodeAction, path: DataPath, nodes: dict[str, NodeSpec]) -> Iterator[Finding]:
+def _node_action(action: NodeAction, path: DataPath, nodes: Mapping[str, NodeSpec]) -> Iterator[Finding]:
     if action.node is None and len(nodes) > 1:
         yield path, _which_node(nodes)
         return

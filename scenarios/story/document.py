@@ -9,7 +9,6 @@ an error here, as it is for Kubernetes' strict decoding, because one of the two 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from simkubelet.apis.documents import BoundsError, compose_yaml, read_file
 from simkubelet.model.errors import InputError
 
 from .complaints import Complaint, complaints, manifest_complaints, object_complaints
@@ -87,7 +87,7 @@ def load_part(path: Path, model: type[P]) -> P:
 
 def _read(path: Path) -> Positioned:
     try:
-        return read_yaml(path.read_bytes())
+        return read_yaml(read_file(path))
     except OSError as error:
         raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
 
@@ -143,7 +143,10 @@ def _located(complaint: Complaint, source: Positioned) -> _Problem:
 
 def _refuse(path: Path, problems: Iterable[_Problem]) -> NoReturn:
     ordered = sorted(problems, key=lambda problem: problem.position)
-    raise DocumentError(_line(path, problem) for problem in ordered)
+    lines = [_line(path, problem) for problem in ordered[:_MOST_LINES]]
+    if more := len(ordered) - len(lines):
+        lines.append(f"{path}: {more} more problems")
+    raise DocumentError(lines)
 
 
 def _line(path: Path, problem: _Problem) -> str:
@@ -177,12 +180,11 @@ class _Problem(NamedTuple):
 
 
 _START = Position(1, 1)
-_MAX_VALUES = 100_000
-_FASTEST: Final = getattr(yaml, "CSafeLoader", None)
-_OF_EACH_LEVEL: Final = (b"\n", b"[", b"{", b"-", b"?")
-"""Each level of a YAML document begins with one of these."""
-_MOST_LEVELS: Final = 2_000
-"""What libyaml's composer can do on a stack of 4 MiB."""
+_MOST_LINES: Final = 100
+_MOST_VALUES: Final = 200_000
+"""Keys and values of a story, its aliases followed."""
+_READ_TWICE: Final = 1 << 18
+"""Bytes of a text that PyYAML's own parser, which takes ten times as long as libyaml, reads for its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,27 +215,20 @@ def read_yaml(text: bytes) -> Positioned:
             return _broken(_START, "the file is empty; a story needs 'name', 'description' and 'steps'")
         return _Reader().read(root)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        position = Position(mark.line + 1, mark.column + 1) if mark else _START
-        return _broken(position, " ".join(filter(None, (error.context, error.problem))))
+        text_of_error = " ".join(filter(None, (error.context, error.problem)))
+        return _broken(_of_mark(error.problem_mark or error.context_mark), text_of_error)
+    except BoundsError as error:
+        return _broken(_of_mark(error.mark), f"{error}; write it flatter, with fewer aliases, or as several stories")
     except (yaml.YAMLError, ValueError) as error:
         return _broken(_START, " ".join(str(error).split()))
-    except RecursionError:
-        return _broken(_START, "nested too deeply")
-    except _TooLargeError:
-        return _broken(_START, f"more than {_MAX_VALUES} values once its aliases are followed; write it shorter")
 
 
 def _compose(text: bytes) -> yaml.Node | None:
-    """Compose with libyaml where PyYAML has it, which takes a tenth of the time.
-
-    PyYAML's own parser reads a text again that libyaml refuses, as errors are in its words, and one that may nest so
-    deeply that libyaml would overflow the stack.
-    """
-    if _FASTEST is not None and sum(map(text.count, _OF_EACH_LEVEL)) <= _MOST_LEVELS:
-        with suppress(yaml.YAMLError, ValueError):
-            return yaml.compose(text, Loader=_FASTEST)
-    return yaml.compose(text, Loader=yaml.SafeLoader)
+    """Compose with libyaml where PyYAML has it; what that refuses PyYAML's own parser reads for the words."""
+    try:
+        return compose_yaml(text, most=_MOST_VALUES)
+    except yaml.YAMLError:
+        return compose_yaml(text, yaml.SafeLoader if len(text) <= _READ_TWICE else None, _MOST_VALUES)
 
 
 def _broken(position: Position, message: str) -> Positioned:
@@ -244,16 +239,11 @@ def _is_plain(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-class _TooLargeError(Exception):
-    """Aliases of aliases can make a short text into endless data."""
-
-
 class _Reader:
     """One walk over composed nodes."""
 
     def __init__(self) -> None:
         self._scalars = yaml.constructor.SafeConstructor()
-        self._open: set[int] = set()
         self._keys: dict[DataPath, Position] = {}
         self._values: dict[DataPath, Position] = {}
         self._problems: list[_Problem] = []
@@ -264,21 +254,16 @@ class _Reader:
 
     def _value(self, node: yaml.Node, path: DataPath) -> Any:
         self._values[path] = _position(node)
-        if len(self._values) > _MAX_VALUES:
-            raise _TooLargeError
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        if id(node) in self._open:
-            self._complain(node, path, "an alias that contains itself")
-            return None
-        self._open.add(id(node))
-        try:
-            return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
-        finally:
-            self._open.discard(id(node))
+        return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
 
     def _scalar(self, node: yaml.ScalarNode, path: DataPath) -> Any:
-        value = self._scalars.construct_object(node)
+        try:
+            value = self._scalars.construct_object(node)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            self._complain(node, path, f"'{node.value[:60]}' is no {node.tag.removeprefix('tag:yaml.org,2002:')}")
+            return None
         if isinstance(value, str) and not _is_plain(value):
             self._complain(node, path, "text with a NUL or half a character, which no path or argument can have")
             return ""
@@ -316,4 +301,8 @@ class _Reader:
 
 
 def _position(node: yaml.Node) -> Position:
-    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
+    return _of_mark(node.start_mark)
+
+
+def _of_mark(mark: yaml.Mark | None) -> Position:
+    return Position(mark.line + 1, mark.column + 1) if mark else _START

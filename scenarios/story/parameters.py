@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from simkubelet.apis.documents import LARGEST_FILE
 from simkubelet.model.errors import InputError
 
 from .crosscheck import unknown
@@ -90,6 +91,8 @@ class _Walk:
 
     def __init__(self, values: Mapping[str, ParameterValue]) -> None:
         self._values = values
+        self._left = LARGEST_FILE
+        """Characters that values may still take inside of texts: a short text can name a long one often."""
         self.filled = Filled(None)
 
     def value(self, value: Any, here: DataPath, origin: DataPath) -> Any:
@@ -123,7 +126,12 @@ class _Walk:
             if found[2] not in self._values:
                 self._complain(origin, unknown("parameter", found[2], self._values), is_key=is_key)
                 return ""
-            return _written(self._values[found[2]])
+            written = _written(self._values[found[2]])
+            self._left -= len(written)
+            if self._left < 0:
+                self._complain(origin, "the parameters make the story too large; use them less often", is_key=is_key)
+                return ""
+            return written
 
         return _REFERENCE.sub(value_of, text)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, Final, Literal, Protocol, TypeVar, get_args, overload
 
+from simkubelet.apis.documents import load_json
 from simkubelet.host import Door
 from simkubelet.model.events import (
     DevicesAllocated,
@@ -245,7 +246,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
     """
     for line in lines:
         try:
-            fields = json.loads(line)
+            fields = load_json(line)
             story, seq, time_s, real_s, kind = (fields.pop(key) for key in _PLACE)
             entry = Entry(int(seq), float(time_s), _checked(kind)(fields), float(real_s))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

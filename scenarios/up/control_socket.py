@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from simkubelet.apis.documents import load_json, load_yaml, read_file
 from simkubelet.host import Door
 from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
@@ -57,7 +58,7 @@ async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
 async def _answer(line: bytes, perform: Perform) -> dict[str, str | int]:
     try:
         with _REQUEST(line.decode(errors="replace").strip()) as passage:
-            return {"done": await perform(json.loads(line))}
+            return {"done": await perform(load_json(line))}
     except ValueError as error:
         return {"error": f"no request: {error}", "status": InputError.exit_status}
     except SimkubeletError as error:
@@ -146,7 +147,7 @@ def _server(files: str) -> Server:
     paths = [Path(name) for name in files.split(os.pathsep) if name]
     for path in paths:
         try:
-            document: Any = yaml.safe_load(path.read_bytes()) or {}
+            document: Any = load_yaml(read_file(path)) or {}
             current = current or document.get("current-context") or ""
             for one in document.get("contexts") or ():
                 contexts.setdefault(one["name"], one["context"]["cluster"])

@@ -265,8 +265,10 @@ def _file(path: str, content: str) -> NodeFile:
 
 
 def _content(file: Path) -> str:
+    from simkubelet.apis.documents import read_file
+
     try:
-        return file.read_text(encoding="utf-8")
+        return read_file(file).decode()
     except UnicodeDecodeError:
         raise click.BadParameter(f"'{file}' is no text in UTF-8", param_hint="--files") from None
     except OSError as error:

@@ -24,6 +24,7 @@ from typing import Final
 
 from aiohttp import web
 
+from simkubelet.apis.documents import load_json
 from simkubelet.cluster import HOST, HttpListener
 from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 
@@ -127,12 +128,12 @@ class LivePage:
         try:
             async with asyncio.timeout(_BODY_S):
                 body = await request.read()
-            text, status = await self._perform(json.loads(body)), 200
+            text, status = await self._perform(load_json(body)), 200
         except web.HTTPRequestEntityTooLarge:
             text, status = f"a step has at most {_LARGEST_STEP} bytes", 413
         except TimeoutError:
             text, status = f"expected a step within {_BODY_S:.0f} s", 408
-        except (ValueError, RecursionError):
+        except ValueError:
             text, status = "expected a step as JSON", 400
         except SimkubeletError as error:
             status = {InputError: 400, PluginError: 409}.get(type(error), 500)

@@ -12,6 +12,7 @@ from typing import Final
 
 from .._internal.file_tree import FileTree
 from ..apis.cdi import CdiSpec, ContainerEdits
+from ..apis.documents import read_file
 from ..golang.text import quoted
 from .spec import CdiNameError, SpecError, parse_qualified_name, parse_spec
 
@@ -83,8 +84,8 @@ class CdiRegistry:
                 if PurePosixPath(path).suffix not in _SUFFIXES or tree.is_folder(path):
                     continue
                 try:
-                    with tree.open(path) as file:
-                        files.append(SpecFile(path, priority, parse_spec(file.read())))
+                    with tree.open(path, "rb") as file:
+                        files.append(SpecFile(path, priority, parse_spec(read_file(file.fileno()).decode())))
                 except (SpecError, UnicodeDecodeError) as error:
                     problems.append(f"{path}: {error}")
                 except OSError as error:

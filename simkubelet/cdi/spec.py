@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..apis.cdi import CdiDevice, CdiSpec, ContainerEdits, json_name
+from ..apis.documents import load_json, load_yaml
 from ..golang.text import quoted
 
 __all__ = ["CdiNameError", "SpecError", "parse_qualified_name", "parse_spec"]
@@ -50,8 +52,6 @@ def parse_spec(text: str) -> CdiSpec:
     """
     try:
         (spec,) = _SPECS.validate_python([_as_go_reads_it(_document(text))])
-    except RecursionError:
-        raise SpecError("failed to unmarshal CDI Spec: exceeded max depth") from None
     except ValidationError as error:
         first = error.errors()[0]
         _, *path = first["loc"]
@@ -77,7 +77,7 @@ class _StrictLoader(yaml.SafeLoader):
 def _document(text: str) -> Any:
     try:
         # YAML forbids the tabs that JSON allows, so JSON is tried as what it is.
-        return json.loads(text, object_pairs_hook=_without_duplicates)
+        return load_json(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError:
         pass
     except SpecError:
@@ -85,10 +85,10 @@ def _document(text: str) -> Any:
     except ValueError as error:
         raise SpecError(f"failed to unmarshal CDI Spec: {error}") from None
     try:
-        document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+        document = load_yaml(text, _StrictLoader)
     except SpecError:
         raise
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise SpecError(f"failed to unmarshal CDI Spec: {' '.join(str(error).split())}") from None
     if document is None:
         raise SpecError("no Spec data")
@@ -108,10 +108,8 @@ def _as_go_reads_it(value: Any) -> Any:
 def _without_duplicates(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise SpecError(
-            f"failed to unmarshal CDI Spec: key {next(k for k in keys if keys.count(k) > 1)!r} stands twice"
-        )
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise SpecError(f"failed to unmarshal CDI Spec: key {key!r} stands twice")
     return mapping
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
+from ..apis.documents import LARGEST_RECORD
 from ..model.errors import HostError, InputError
 from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
@@ -144,7 +145,7 @@ class PluginFolder:
         with FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if self._place.parent not in Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).parents:  # noqa: PTH115
                 raise FileNotFoundError
-            return (file.read() or b"").decode(errors="replace")
+            return (file.read(LARGEST_RECORD) or b"").decode(errors="replace")
 
     def save(self, text: bytes) -> None:
         """Write the checkpoint.

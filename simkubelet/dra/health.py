@@ -8,7 +8,6 @@ Source: pkg/kubelet/cm/dra/healthinfo.go; manager.go, ``HandleWatchResourcesStre
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
+from ..apis.documents import LARGEST_RECORD, load_json, read_file
 from ..apis.drahealth import HEALTHY, UNHEALTHY, NodeWatchResourcesResponse
 from ..golang.text import json_string
 from ..model.version import Difference
@@ -123,7 +123,7 @@ def _map(entries: Iterable[str]) -> str:
 
 def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = load_json(read_file(path, LARGEST_RECORD).decode())
         return {driver: _reports(state) for driver, state in document.items()}
     except FileNotFoundError:
         return {}

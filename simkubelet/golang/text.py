@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+from ..apis.documents import load_json
+
 __all__ = [
     "InvalidJsonError",
     "formatted",
@@ -90,14 +92,12 @@ def read_json(text: str) -> Any:
 
     Raises:
         InvalidJsonError: it is none.
-        ValueError: it is deeper than Python reads, or has a number of more digits than Python takes.
+        ValueError: it has too many levels, or a number of more digits than Python takes.
     """
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        return load_json(text, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         raise InvalidJsonError(json_fault(error)) from None
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
 
 
 def refuse_constant(name: str) -> Any:

@@ -11,6 +11,7 @@ Source: kubelet/config/file.go and common.go; kubelet/pod/mirror_client.go; kube
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import logging
@@ -24,6 +25,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from .._internal.doors import Door
+from ..apis.documents import load_yaml, read_file
 from ..apis.inotify import Inotify, Mask
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
@@ -40,6 +42,7 @@ _FILE: Final = Door("manifest of a static pod")
 _SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 _CHANGES: Final = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ONLYDIR
 """Not that a file is created: it is about to be written."""
+_LIMIT_REACHED: Final = "the read limit is reached"
 _NO_POD: Final = "couldn't parse as pod, please check config file"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -71,10 +74,12 @@ def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, P
             continue
         with _FILE(folder / name):
             try:
-                with tree.open(f"{path}/{name}") as file:
-                    pod = _static_pod(yaml.safe_load(file.read()), folder / name, node)
-            except (OSError, ValueError, RecursionError, yaml.YAMLError, InputError) as error:
-                _log.error("Could not process manifest file: %s: %s", folder / name, error)
+                with tree.open(f"{path}/{name}", "rb") as file:
+                    pod = _static_pod(load_yaml(read_file(file.fileno())), folder / name, node)
+            except (OSError, ValueError, yaml.YAMLError, InputError) as error:
+                is_too_large = isinstance(error, OSError) and error.errno == errno.EFBIG
+                reason = _LIMIT_REACHED if is_too_large else error
+                _log.error("Could not process manifest file: %s: %s", folder / name, reason)
             else:
                 pods[pod.key] = pod
     return {pod.uid: pod for pod in pods.values()}

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import aiohttp
 
+from ..apis.documents import load_json, read_file
 from ..apis.integers import parse_int
 from .exec_credentials import CredentialError
 from .kubeconfig import ServerAccess
@@ -127,7 +128,7 @@ class ApiClient:
         data = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": content_type}
         async with self._answered(method, path, query, headers, data, _CALL_S) as response:
-            answer: JSON = json.loads(await response.read())
+            answer: JSON = load_json(await response.read())
             return answer
 
     async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncGenerator[JSON, None]:
@@ -148,7 +149,7 @@ class ApiClient:
             async for chunk in response.content.iter_any():
                 *lines, buffered = (buffered + chunk).split(b"\n")
                 for line in lines:
-                    yield json.loads(line)
+                    yield load_json(line)
 
     @contextlib.asynccontextmanager
     async def _answered(
@@ -197,7 +198,7 @@ class ApiClient:
             except CredentialError as error:
                 raise ApiError(401, "Unauthorized", str(error)) from None
         if self._access.token_file is not None:
-            value = f"Bearer {self._access.token_file.read_text().strip()}"
+            value = f"Bearer {read_file(self._access.token_file).decode().strip()}"
         return {"Authorization": value} if value else {}
 
 
@@ -229,7 +230,7 @@ def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
     text = await response.text(errors="replace")
     try:
-        status = json.loads(text)
+        status = load_json(text)
     except ValueError:
         status = None
     if not isinstance(status, dict):

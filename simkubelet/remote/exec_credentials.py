@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from ..apis.documents import load_json
 from ..model.errors import InputError
 
 __all__ = ["CredentialError", "ExecCredentials", "load_certificate"]
@@ -104,7 +105,7 @@ class ExecCredentials:
 
     def _take(self, written: bytes) -> None:
         try:
-            credential = json.loads(written)
+            credential = load_json(written)
             version, status = credential["apiVersion"], credential.get("status") or {}
             token = str(status.get("token") or "")
             pair = [str(status.get(name) or "") for name in ("clientCertificateData", "clientKeyData")]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from ..apis.documents import load_yaml, read_file
 from ..model.errors import InputError
 from .exec_credentials import ExecCredentials, load_certificate
 
@@ -55,10 +56,10 @@ def read_kubeconfig(path: Path, context: str | None = None) -> ServerAccess:
         InputError: the file cannot be read, has no such context, or needs what is not supported or not there.
     """
     try:
-        document = yaml.safe_load(path.read_bytes())
+        document = load_yaml(read_file(path))
     except OSError as error:
         raise InputError(f"kubeconfig '{path}' cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError):
         raise InputError(f"kubeconfig '{path}' is not YAML") from None
     if not isinstance(document, dict):
         raise InputError(f"kubeconfig '{path}' is not a kubeconfig: expected a mapping with contexts and clusters")
@@ -145,7 +146,7 @@ class _Kubeconfig:
         if not (path := section.get(name)):
             return None
         try:
-            return self._place(path).read_bytes()
+            return read_file(self._place(path))
         except OSError as error:
             raise InputError(f"kubeconfig '{self._path}': {name} '{path}' cannot be read: {error.strerror}") from None
 

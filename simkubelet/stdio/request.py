@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
+from ..apis.documents import load_json
+
 __all__ = ["Fields", "RequestError", "parse"]
 
 T = TypeVar("T")
@@ -117,12 +119,12 @@ def parse(line: bytes) -> dict[str, Any]:
         RequestError: it is not a JSON object.
     """
     try:
-        values = json.loads(line, parse_constant=_no_number)
+        values = load_json(line, parse_constant=_no_number)
         if b"\\u" in line:
             json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise RequestError("the line is no JSON: a text holds half a surrogate pair; write both halves") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RequestError(f"the line is no JSON: {error}") from None
     if not isinstance(values, dict):
         raise RequestError('the line is no JSON object; write {"cmd": "start"}, for instance')

@@ -8,7 +8,6 @@ Source: api/config/v1/config.go, flags.go and imex.go (k8s-device-plugin v0.19.0
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import yaml
+
+from simkubelet.apis.documents import load_json, load_yaml, read_file
 
 from .decoding import ConfigError, Place, boolean, go_json, integer, items, raw_object, string, structure
 from .settings import FileSettings, ReplicatedResources, Sharing
@@ -79,7 +80,7 @@ def read_config(path: Path) -> FileSettings:
         ConfigError: it cannot be opened, is of another version, or has a wrong value.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_file(path).decode(errors="replace")
     except IsADirectoryError as error:
         raise ConfigError(f"error parsing config file: read error: read {path}: is a directory") from error
     except OSError as error:
@@ -113,9 +114,9 @@ def _parsed(text: str) -> Any:
     """The first document as what JSON can have; None where there is none. Of equal keys the last counts."""
     with suppress(ValueError):
         # JSON may be indented with tabs, which YAML does not take.
-        return json.loads(text)
+        return load_json(text)
     try:
-        return _as_json(next(yaml.safe_load_all(text), None))
+        return _as_json(load_yaml(text, yaml.SafeLoader, is_first=True))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = f"line {mark.line + 1}: {getattr(error, 'problem', None)}" if mark else " ".join(str(error).split())

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from simkubelet.apis.documents import load_json
 from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
 from simkubelet.dra import BadCheckpointError, ClaimInfo
 from simkubelet.dra import decode as decode_claims
@@ -83,13 +84,13 @@ def changed_checkpoint(text: str, to: CheckpointState) -> str | None:
 
 
 def _with_another_checksum(text: str) -> str:
-    document = json.loads(text)
+    document = load_json(text)
     document["Checksum"] ^= 1
     return json.dumps(document, separators=(",", ":"))
 
 
 def _without_numa_nodes(text: str) -> str:
-    data = json.loads(text)["Data"]
+    data = load_json(text)["Data"]
     for entry in data["PodDeviceEntries"] or ():
         entry["DeviceIDs"] = [device_id for ids in entry["DeviceIDs"].values() for device_id in ids]
     return json.dumps({"Data": data, "Checksum": checksum(data)}, separators=(",", ":"))

@@ -148,5 +148,5 @@ def test_missing_file_is_reported(tmp_path: Path) -> None:
 def test_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(InputError, match="not text"):
+    with pytest.raises(InputError, match="not UTF-8 text"):
         read_traces(tmp_path / "bytes.csv")

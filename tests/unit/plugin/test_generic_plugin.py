@@ -58,7 +58,7 @@ def test_description_is_read_in_full(tmp_path: Path) -> None:
     [
         pytest.param("", ": the file is empty", id="empty"),
         pytest.param("a: [", ":1: while parsing a flow node", id="no YAML"),
-        pytest.param("[" * 500, ":1: nested too deeply", id="deep"),
+        pytest.param("[" * 500, ":1: exceeded max depth", id="deep"),
         pytest.param("resource: 2020-99-99\ncount: 1", ":1: resource: found '2020-99-99'; write", id="no date"),
         pytest.param("resource: !x y\ncount: 1", ":1: resource: found 'y'; write", id="unknown tag"),
         pytest.param("- a", ":1: found a list; write a mapping with 'resource' and 'devices'", id="list"),

@@ -40,6 +40,12 @@ def test_expression_that_cannot_be_read_is_refused(expression: str) -> None:
         names(expression)
 
 
+@pytest.mark.parametrize("expression", ["(" * 5_000 + "a" + ")" * 5_000, "not " * 5_000 + "a"])
+def test_expression_that_is_too_deep_is_refused(expression: str) -> None:
+    with pytest.raises(InputError, match=r"^-k: more than 100 parentheses and nots"):
+        names(expression)
+
+
 def test_expression_that_matches_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="-k: no story matches 'frob'; 'simkubelet list' shows"):
         names("frob")

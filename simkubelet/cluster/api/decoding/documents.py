@@ -13,23 +13,18 @@ from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ....apis.documents import BoundsError, load_json, load_yaml
 from ....golang.text import InvalidJsonError, json_fault, refuse_constant
 
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["check_depth", "json_document", "yaml_document"]
+__all__ = ["json_document", "yaml_document"]
 
-_DEEPEST: Final = 200
-"""Levels of lists and objects. Go reads 10,000; what kinds have is no deeper than 40, and Python's stack is 1,000."""
-_TOO_DEEP: Final = "exceeded max depth"
-# As many values as a text has bytes need no aliases; so many more are allowed.
-_ALIASED_VALUES: Final = 400_000
 # What YAML knows beside JSON's types is text to Kubernetes.
 _TEXT_TAGS: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary")
 _INT64_DIGITS: Final = 19
 _MOST_DIGITS: Final = 300
-_DEEP_FOR_LIBYAML: Final = "maximum nesting depth"
 _NOT_FINITE: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 
 
@@ -43,10 +38,9 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
     """
     text = body.decode(errors="replace")
     try:
-        document = json.loads(
+        document = load_json(
             text, object_pairs_hook=_Object, parse_constant=refuse_constant, parse_int=_integer, parse_float=_float
         )
-        check_depth(document)
         if faults is not None:
             faults += [f'duplicate field "{path}"' for path in _repeated(document, "")]
         if "\\ud" in text.lower():
@@ -56,28 +50,7 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
         raise ValueError(json_fault(error)) from None
     except InvalidJsonError as error:
         raise ValueError(str(error)) from None
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
     return document
-
-
-def check_depth(value: Any) -> None:
-    """Refuse a value that is too deep for what recurses into it.
-
-    Raises:
-        ValueError: it is; the message is Go's.
-    """
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return
-    raise ValueError(_TOO_DEEP)
 
 
 def _integer(text: str) -> int | float:
@@ -121,32 +94,17 @@ def yaml_document(body: bytes) -> Any:
     import yaml
 
     try:
-        document = _Plain(len(body) + _ALIASED_VALUES).value(yaml.load(body, Loader=_loader()))  # noqa: S506  # safe
-        check_depth(document)
+        return _plain(load_yaml(body, _loader()))
     except yaml.MarkedYAMLError as error:
-        why = _TOO_DEEP if _DEEP_FOR_LIBYAML in str(error.problem) else f"{_go_line(error)}{error.problem}"
-        raise ValueError(f"yaml: {why}") from None
-    except yaml.YAMLError as error:
+        raise ValueError(f"yaml: {_go_line(error)}{error.problem}") from None
+    except (BoundsError, yaml.YAMLError) as error:
         raise ValueError(f"yaml: {error}") from None
-    except RecursionError:
-        raise ValueError(f"yaml: {_TOO_DEEP}") from None
-    return document
 
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """A safe loader that parses with libyaml, where PyYAML has it, and composes in Python.
-
-    libyaml's parser keeps its levels in memory of its own, and its words are Go's, whose parser is a copy of it. Its
-    composer would overflow the stack on a text that is deep enough.
-    """
+    """A safe loader that knows JSON's types; in C where PyYAML has that, as Go's parser is a copy of libyaml."""
     import yaml
-
-    fast = getattr(yaml, "CSafeLoader", None)
-
-    def begin(loader: Any, stream: bytes) -> None:
-        (fast or yaml.SafeLoader).__init__(loader, stream)
-        loader.anchors = {}
 
     def text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
         return str(loader.construct_scalar(node))
@@ -164,8 +122,7 @@ def _loader() -> type[yaml.SafeLoader]:
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
         return loader.construct_mapping(node, deep=True)
 
-    bases = (yaml.SafeLoader,) if fast is None else (yaml.composer.Composer, fast)
-    loader: type[yaml.SafeLoader] = type("Loader", bases, {"__init__": begin})
+    loader: type[yaml.SafeLoader] = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
     for tag in _TEXT_TAGS:
         loader.add_constructor(tag, text)
     loader.add_constructor("tag:yaml.org,2002:int", integer)
@@ -174,23 +131,15 @@ def _loader() -> type[yaml.SafeLoader]:
     return loader
 
 
-class _Plain:
-    """Makes JSON's types of what YAML gave, at most `left` values, as aliases can multiply a short text."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def value(self, value: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise ValueError("yaml: document contains excessive aliasing")
-        if isinstance(value, list):
-            return [self.value(inner) for inner in value]
-        if isinstance(value, dict):
-            return {_key(key): self.value(inner) for key, inner in value.items()}
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"json: unsupported value: {_NOT_FINITE[str(value)]}")
-        return value
+def _plain(value: Any) -> Any:
+    """What YAML gave, with JSON's types."""
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_key(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"json: unsupported value: {_NOT_FINITE[str(value)]}")
+    return value
 
 
 def _go_line(error: yaml.MarkedYAMLError) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ....apis.documents import load_json
 from ....model.version import Version
 from ...objects.objects import JSON
 from ..decoding.definitions import Schema, child, element, schema_of
@@ -146,7 +147,7 @@ def printed(path: Path) -> str:
         elif kind == "v":
             text += f"[={content}]"
         else:
-            keys = json.loads(content)
+            keys = load_json(content)
             text += f"[{','.join(f'{key}={_compact(value)}' for key, value in keys.items())}]"
     return text
 

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ....apis.documents import MOST_LEVELS, check_depth
 from ...objects.objects import JSON, merge_patch
 from ..decoding.definitions import Schema, child, element
-from ..decoding.documents import check_depth, json_document
+from ..decoding.documents import json_document
 from ..decoding.schema import go_name
 from ..errors import StatusError
 
@@ -285,16 +286,17 @@ def _json_patch(operations: list[Any], obj: JSON) -> JSON:
     try:
         result, left = obj, _MOST_COPIED_BYTES
         for operation in operations:
+            if operation["op"] in ("copy", "move"):
+                value = jsonpointer.resolve_pointer(result, operation["from"])
+            else:
+                value = operation.get("value")
+            check_depth(value, MOST_LEVELS - str(operation["path"]).count("/"))
             if operation["op"] == "copy":
-                left -= len(json.dumps(jsonpointer.resolve_pointer(result, operation["from"])))
+                left -= len(json.dumps(value))
             if left < 0:
                 raise _unprocessable()
             result = jsonpatch.apply_patch(result, [_as_it_is_read(operation, result)], in_place=True)
-        check_depth(result)
-    except (
-        *(jsonpatch.JsonPatchException, jsonpointer.JsonPointerException),
-        *(LookupError, RecursionError, TypeError, ValueError),
-    ):
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, LookupError, TypeError, ValueError):
         raise _unprocessable() from None
     if not isinstance(result, dict):
         raise _unprocessable()

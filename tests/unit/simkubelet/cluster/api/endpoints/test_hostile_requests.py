@@ -15,7 +15,7 @@ from tests.support.patience import LIMIT_S
 
 from ..conftest import CONFIG_MAPS, Client, config_map
 
-DEPTHS = (150, 400, 900, 5_000)
+DEPTHS = (150, 190, 400, 900, 5_000)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -55,6 +55,27 @@ async def test_patch_that_makes_an_object_deep_is_refused(client: Client) -> Non
     deepened.append({"op": "move", "from": "/y", "path": "/x/y"})
     patch = [{"op": "add", "path": "/x", "value": {}}, *deepened * 400]
 
+    answer = await client.patch(f"{CONFIG_MAPS}/c", patch, "json-patch+json")
+
+    assert answer.code == 422
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        pytest.param([{"op": "copy", "from": "/x", "path": "/x/y"}] * 300, id="a copy in itself"),
+        pytest.param([{"op": "add", "path": "/x" + "/y" * n, "value": {}} for n in range(1, 300)], id="one by one"),
+        pytest.param([{"op": "add", "path": 5, "value": {}}], id="number as a path"),
+        pytest.param([{"op": "copy", "from": ["x"], "path": "/y"}], id="list as a path"),
+        pytest.param([{"op": ["add"], "path": "/y", "value": 1}], id="list as an operation"),
+        pytest.param([[]], id="list"),
+        pytest.param([None], id="null"),
+    ],
+)
+async def test_operations_that_make_no_object_are_refused(client: Client, operations: list[object]) -> None:
+    await client.post(CONFIG_MAPS, config_map("c"))
+
+    patch = [{"op": "add", "path": "/x", "value": {}}, *operations]
     answer = await client.patch(f"{CONFIG_MAPS}/c", patch, "json-patch+json")
 
     assert answer.code == 422
