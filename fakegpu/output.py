@@ -28,10 +28,16 @@ _UNPRINTABLE: Final = re.compile(
 _NAMED: Final = {"\n": "\\n", "\r": "\\r"}
 
 
-class UnreadError(FakeGpuError):
-    """Nobody reads standard output any more; the status is that of a program that SIGPIPE ends."""
+class OutputError(FakeGpuError):
+    """Standard output cannot be written, with the reason; or nobody reads it any more, which needs no words.
 
-    exit_status = 128 + signal.SIGPIPE
+    The status of the second is that of a program that SIGPIPE ends.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        is_unread = error.errno == errno.EPIPE
+        super().__init__(*(() if is_unread else (f"output: {error.strerror}",)))
+        self.exit_status = 128 + signal.SIGPIPE if is_unread else HostError.exit_status
 
 
 def printable(text: str) -> str:
@@ -66,7 +72,7 @@ class Output(io.TextIOBase):
         self._below = below
         self._is_needed = is_needed
         self._is_lost = False
-        self.error: FakeGpuError | None = None
+        self.error: OutputError | None = None
 
     def write(self, text: str, /) -> int:
         """Write text of any origin; raises what `write_styled` does."""
@@ -77,8 +83,7 @@ class Output(io.TextIOBase):
         """Write text that is printable but for colours of ours.
 
         Raises:
-            UnreadError: Nobody reads it any more.
-            HostError: It cannot be written.
+            OutputError: It cannot be written.
         """
         if not self._is_lost:
             try:
@@ -100,7 +105,7 @@ class Output(io.TextIOBase):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._below.fileno())
         # A terminal that was closed has a signal of its own.
         if self._is_needed and error.errno != errno.EIO:
-            self.error = UnreadError() if error.errno == errno.EPIPE else HostError(f"output: {error.strerror}")
+            self.error = OutputError(error)
             raise self.error from None
 
     def fileno(self) -> int:
@@ -122,8 +127,8 @@ class Output(io.TextIOBase):
 
 
 @contextmanager
-def standard_streams() -> Iterator[None]:
-    """Let all that is printed inside pass here; streams that are closed lead nowhere."""
+def standard_streams() -> Iterator[Output]:
+    """Let all that is printed inside pass here, and give standard output; streams that are closed lead nowhere."""
     before = sys.stdin, sys.stdout, sys.stderr
     for number in range(3):
         try:
@@ -134,10 +139,11 @@ def standard_streams() -> Iterator[None]:
             os.set_inheritable(number, True)
     with Path(os.devnull).open("r+", encoding="utf-8") as nowhere:
         sys.stdin = sys.stdin or nowhere
-        sys.stdout = cast("TextIO", Output(sys.stdout or nowhere, is_needed=True))
+        output = Output(sys.stdout or nowhere, is_needed=True)
+        sys.stdout = cast("TextIO", output)
         sys.stderr = cast("TextIO", Output(sys.stderr or nowhere, is_needed=False))
         try:
-            yield
+            yield output
         finally:
             sys.stdin, sys.stdout, sys.stderr = before
 

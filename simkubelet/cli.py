@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -148,31 +149,30 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     with standard_streams() as output:
         status = _run(arguments, output)
+        with suppress(SimkubeletError):
+            output.flush()
+        if output.error is not None:
+            # What a story or a plugin has made of it, such as an unknown verdict, counts as well.
+            status = status or output.error.exit_status
+            _failed(output.error)
     sys.exit(status)
 
 
 def _run(arguments: Sequence[str] | None, output: Output) -> int:
-    reported: SimkubeletError | None = None
     try:
-        status = int(commands.main(arguments, prog_name="simkubelet", standalone_mode=False) or 0)
-        output.flush()
+        return int(commands.main(arguments, prog_name="simkubelet", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         help_wanted.show()
-        status = InputError.exit_status
+        return InputError.exit_status
     except click.UsageError as error:
-        status = _complain(f"error: {_with_help(error)}", status=InputError.exit_status)
+        return _complain(f"error: {_with_help(error)}", status=InputError.exit_status)
     except click.ClickException as error:
-        status = _complain(f"error: {error.format_message()}", status=InputError.exit_status)
+        return _complain(f"error: {error.format_message()}", status=InputError.exit_status)
     except (SimkubeletError, OSError) as error:
-        reported = error if isinstance(error, SimkubeletError) else None
-        status = _failed(error)
+        # That of the output is reported in the end, also where click or a story has not passed it on.
+        return 0 if error is output.error else _failed(error)
     except (KeyboardInterrupt, click.Abort):
-        status = _complain("interrupted; everything was ended", status=INTERRUPTED)
-    if output.error is not None and output.error is not reported:
-        # What a story or a plugin made of it, such as an unknown verdict, counts as well.
-        status = status or output.error.exit_status
-        _failed(output.error)
-    return status
+        return _complain("interrupted; everything was ended", status=INTERRUPTED)
 
 
 def _failed(error: SimkubeletError | OSError) -> int:

@@ -8,14 +8,14 @@ Every error a user can cause is one line on stderr, ``error: …``, and exit sta
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
 
 from ..errors import FakeGpuError, HostError, InputError
-from ..output import UnreadError, one_line, standard_streams
+from ..output import OutputError, one_line, standard_streams
 
 _INTERRUPTED: Final = 130
 _COMMANDS: Final = {
@@ -98,8 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 2 for bad input, 3 when the host refused, 130 after Ctrl-C, 141 when nobody reads on.
     """
-    with standard_streams():
-        return _run(arguments)
+    with standard_streams() as output:
+        status = _run(arguments)
+        with suppress(OutputError):
+            output.flush()
+        if output.error is None:
+            return status
+        for line in output.error.args:
+            _complain(line, output.error.exit_status)
+        return status or output.error.exit_status
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -107,10 +114,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         status: Any = cli.main(
             args=None if arguments is None else list(arguments), prog_name="fakegpu", standalone_mode=False
         )
-        sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except UnreadError as error:
-        return error.exit_status
+    except OutputError:
+        # The end reports it, also where click has not passed it on.
+        return 0
     except FakeGpuError as error:
         return _complain(str(error), error.exit_status)
     except click.UsageError as error:

@@ -12,8 +12,7 @@ from typing import Final, NoReturn
 
 import pynvml
 
-from ..errors import HostError
-from ..output import UnreadError, one_line, standard_streams
+from ..output import OutputError, one_line, standard_streams
 from . import mig, query, report, table, topology
 from .reading import NotFoundError, select
 
@@ -73,10 +72,10 @@ def _run(words: Sequence[str], program: str) -> int:
         return _NOT_FOUND
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except UnreadError as error:
+    except OutputError as error:
+        for line in error.args:
+            _complain(line, error.exit_status)
         return error.exit_status
-    except HostError as error:
-        return _complain(str(error), error.exit_status)
     return 0
 
 

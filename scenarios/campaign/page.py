@@ -66,7 +66,7 @@ def write_page(directory: Path, results: Results) -> Path:
         OSError: It cannot be written.
     """
     path = page_in(directory)
-    path.write_text(html(results, datetime.now(UTC)), encoding="utf-8", errors="replace")
+    path.write_text(html(results, datetime.now(UTC)), encoding="utf-8")
     return path
 
 

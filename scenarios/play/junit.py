@@ -6,12 +6,13 @@ has the word for which.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree
+
+from simkubelet.host import visible
 
 from ..evaluation.verdict import Outcome, Verdict
 from .failure import failure_lines
@@ -26,7 +27,6 @@ _ELEMENTS: Final = {
 }
 _COUNTS: Final = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """Element of a test case -> attribute of a suite with their number."""
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,11 @@ def suite_of(name: str, cases: Sequence[Case]) -> ElementTree.Element:
 
 
 def xml_of(root: ElementTree.Element) -> bytes:
-    """Return UTF-8 with an XML declaration."""
+    """Return UTF-8 with an XML declaration; what XML cannot hold, and other control characters, are escapes."""
     ElementTree.indent(root)
+    for element in root.iter():
+        element.text = visible(element.text or "")
+        element.attrib.update({name: visible(value) for name, value in element.attrib.items()})
     xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
 
@@ -106,16 +109,10 @@ def _add_case(suite: ElementTree.Element, case: Case) -> None:
         for name, value in given.items():
             ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     if case.element:
-        why = {name: _cleaned(value) for name, value in case.about.items()}
-        ElementTree.SubElement(element, case.element, why).text = _cleaned(case.text)
+        ElementTree.SubElement(element, case.element, dict(case.about)).text = case.text
     if case.output:
-        ElementTree.SubElement(element, "system-out").text = _cleaned(case.output)
+        ElementTree.SubElement(element, "system-out").text = case.output
 
 
 def _seconds(duration_s: float) -> str:
     return f"{duration_s:.3f}"
-
-
-def _cleaned(text: str) -> str:
-    """Text without the characters that XML cannot hold, such as a plugin's colour codes."""
-    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

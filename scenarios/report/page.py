@@ -7,7 +7,6 @@ reads when a reader opens the story: so a page with hundreds of stories opens at
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from simkubelet.host import visible
 
 from ..evaluation.verdict import Failure, Outcome, Verdict
 from ..story.document import shown_path
@@ -26,7 +27,6 @@ from .timeline import read
 from .written import page_in
 
 _HERE: Final = Path(__file__).parent
-_CONTROL: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS: Final = {
     "valid": "✓",
     "invalid": "✗",
@@ -68,8 +68,7 @@ def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, ti
         OSError: It cannot be written.
     """
     path = page_in(directory)
-    # A plugin's output may have bytes that are no text.
-    path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8", errors="replace")
+    path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8")
     return path
 
 
@@ -103,7 +102,10 @@ def rendered(name: str, **values: Any) -> str:
 
 
 def rendered_from(folder: Path, template: str, **values: Any) -> str:
-    """Return a page from a template of any folder, which is given the style of reports and the version."""
+    """Return a page from a template of any folder, which is given the style of reports and the version.
+
+    Control characters, which a browser would obey, are escapes; timelines, which are JSON, have none.
+    """
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -113,7 +115,7 @@ def rendered_from(folder: Path, template: str, **values: Any) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
     shared = {"version": importlib.metadata.version("simkubelet"), "style": _files("page.css")}
-    return environment.get_template(template).render({**shared, **values})
+    return visible(environment.get_template(template).render({**shared, **values}))
 
 
 def _files(*names: str) -> str:
@@ -138,7 +140,7 @@ def _story(number: int, story: Reported) -> dict[str, Any]:
         "kubernetes": verdict.kubernetes,
         "repeat": verdict.repeat,
         "failure": _failure(verdict.failure),
-        "logs": [(path, [_plain(line) for line in verdict.log_ends.get(path, ())]) for path in verdict.logs],
+        "logs": [(path, [*map(clipped, verdict.log_ends.get(path, ()))]) for path in verdict.logs],
         "notes": (*verdict.remedies, *story.notes),
         "differences": different,
         "timelines": timelines,
@@ -156,8 +158,3 @@ def _failure(failure: Failure | None) -> dict[str, Any] | None:
         "mismatches": [(shown_path(one.path), one.expected, one.actual) for one in failure.mismatches],
         "diagnoses": failure.diagnoses,
     }
-
-
-def _plain(line: str) -> str:
-    """A line of a log without colours and control characters."""
-    return clipped(_CONTROL.sub("", line))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
+from simkubelet.host import visible
+
 from ..trace.trace import Entry
 from . import messages
 from .history import History, Lasting, Moment
@@ -44,14 +46,14 @@ class Timeline:
     left_out: int = 0
 
     def data(self, different: Collection[Lane] = ()) -> dict[str, Any]:
-        """The timeline as JSON with short arrays, whose order the page's script knows.
+        """The timeline as JSON with short arrays, whose order the page's script knows, and without control characters.
 
         Args:
             different: Lanes that another backend recorded differently.
         """
         places = {lane: place for place, lane in enumerate(self.lanes)}
         several = len({lane.node for lane in self.lanes if lane.node}) > 1
-        return {
+        data = {
             "name": self.name,
             "leftOut": self.left_out,
             "lanes": [[lane.kind.name.lower(), *labels(lane, several), lane in different] for lane in self.lanes],
@@ -64,6 +66,14 @@ class Timeline:
             ],
             "lasting": [[places[one.lane], one.row, one.start, one.end, one.style, one.text] for one in self.lasting],
         }
+        return {name: _visible(value) for name, value in data.items()}
+
+
+def _visible(value: Any) -> Any:
+    """The same value, with visible text."""
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in value]
+    return visible(value) if isinstance(value, str) else value
 
 
 def labels(lane: Lane, several_nodes: bool) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from aiohttp import web
 
 from simkubelet.apis.documents import load_json
 from simkubelet.cluster import HOST, HttpListener
+from simkubelet.host import visible
 from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 
 from ..report.history import History
@@ -138,7 +139,7 @@ class LivePage:
         except SimkubeletError as error:
             status = {InputError: 400, PluginError: 409}.get(type(error), 500)
             text = str(error)
-        return web.Response(text=f"{text}\n", status=status, headers=_HEADERS)
+        return web.Response(text=f"{visible(text)}\n", status=status, headers=_HEADERS)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if len(self._streams) >= MOST_STREAMS:
@@ -167,7 +168,8 @@ class LivePage:
         # What happens at once is sent at once.
         await asyncio.sleep(_PAUSE_S)
         changed.clear()
-        self._event = self._event or b"data: %s\n\n" % json.dumps(
-            of(self._name, self._history).data(), separators=(",", ":")
-        ).encode(errors="replace")
+        self._event = (
+            self._event
+            or b"data: %s\n\n" % json.dumps(of(self._name, self._history).data(), separators=(",", ":")).encode()
+        )
         return self._event

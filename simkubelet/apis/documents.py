@@ -71,10 +71,7 @@ def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE) -> 
     Raises:
         OSError: it cannot be read, is larger than `limit`, or nothing came; `strerror` says it.
     """
-    if isinstance(path, int):
-        descriptor = os.dup(path)
-    else:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.dup(path) if isinstance(path, int) else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         content = bytearray()

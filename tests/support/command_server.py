@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TextIO, cast
 
 from scenarios.story import stories
 from scenarios.story.document import load
@@ -121,14 +121,18 @@ def _become(argv: list[str], folder: str, environment: dict[str, str], files: li
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        path = (os.devnull, *files)[number]
+    encoding = environment.get("PYTHONIOENCODING")
+    for number, path in enumerate((os.devnull, *files)):
         if path == CLOSED:
             os.close(number)
-            setattr(sys, name, None)
         else:
             os.dup2(_unread() if path == UNREAD else os.open(path, os.O_RDWR | os.O_APPEND), number)
-            getattr(sys, name).reconfigure(encoding=environment.get("PYTHONIOENCODING"))
+    # As Python makes them at its start.
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115  # they stay open
+    sys.stdout, sys.stderr = (
+        cast("TextIO", None if path == CLOSED else open(number, "w", encoding=encoding, errors=errors, closefd=False))  # noqa: SIM115
+        for number, path, errors in zip((1, 2), files, ("strict", "backslashreplace"), strict=True)
+    )
     sys.argv, sys.path[0] = argv, folder
     runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     sys.exit()

@@ -16,6 +16,7 @@ from rich.text import Text
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
 from scenarios.play.console import Screen, _Console, workspace
 from simkubelet._internal.output import printable
+from tests.support.obeyed import ANY_TEXT
 
 SUMMARIES = {"fine": "All is [well].", "a-failing-one": "It fails.", "far": "It is far.", "later": "It waits."}
 FINE = Verdict("fine", Outcome.VALID, 0.25)
@@ -116,16 +117,17 @@ def test_terminal_shows_what_is_under_way() -> None:
     assert "All is [well]." in out.getvalue()
 
 
-@given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=9), st.sampled_from(["", "bold red"]))))
+@given(st.lists(st.tuples(ANY_TEXT, st.sampled_from(["", "bold red"]))))
 @example([("a\x1b", ""), ("\x1bb", "bold red"), (" ##", ""), ("[x]", "bold red")])
 def test_console_escapes_what_it_is_given_and_keeps_its_own_colours(parts: list[tuple[str, str]]) -> None:
-    styled, out = Text.assemble(*parts), io.StringIO()
+    # rich makes spaces of tabs.
+    styled, out = Text.assemble(*((text.replace("\t", ""), style) for text, style in parts)), io.StringIO()
     terminal = _Console(file=out, force_terminal=True, color_system="standard", highlight=False, width=1000)
 
     terminal.print(styled, soft_wrap=True)
 
     shown = re.sub("\x1b\\[(?:1;31|0)m", "", out.getvalue())
-    assert shown == f"{printable(styled.plain)}\n".expandtabs()
+    assert shown == f"{printable(styled.plain)}\n"
 
 
 def test_part_that_is_escaped_leaves_the_colours_of_the_others() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import example, given
 
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
@@ -12,6 +13,7 @@ from scenarios.play.junit import junit_xml
 from scenarios.trace.events import FaultInjected, StepStarted
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
+from tests.support.obeyed import ANY_TEXT, is_harmless
 
 
 @pytest.fixture
@@ -133,7 +135,24 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     assert (failure.get("type"), failure.get("message")) == ("FAILED", "allocatable: expected 7; actual 8")
     assert "stories/x.yaml:31" in (failure.text or "")
     assert [case[-1].get("type") for case in suite[2:]] == ["ERROR", "UNKNOWN", "SKIPPED"]
-    assert suite[3][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
+    assert suite[3][0].get("message") == r"no \x1b[31mspace"
+
+
+@given(ANY_TEXT)
+@example("\ufffe\uffff\x00\ud800")
+def test_junit_can_be_read_whatever_it_says(text: str) -> None:
+    log = Path(f"logs/{text.replace(chr(0), '')}")
+    failure = Failure(f"{text}:1", text, (Mismatch((text,), text, text),), (), text, 1, 2, (text,))
+    verdict = Verdict(
+        text, Outcome.INVALID, 0.1, text, failure, logs=(log,), log_ends={log: (text,)}, path=log, kubernetes=text
+    )
+    skipped = Verdict(text, Outcome.SKIPPED, 0.1, text, remedies=(text,))
+
+    xml = junit_xml([verdict, skipped])
+
+    cases = list(ElementTree.fromstring(xml).iter("testcase"))  # noqa: S314  # our own output
+    assert [[child.tag for child in case][-1] for case in cases] == ["system-out", "skipped"]
+    assert is_harmless(xml.decode())
 
 
 def test_junit_has_place_version_and_log(failed: Verdict) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
 
 from scenarios.evaluation.mismatch import Mismatch
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
@@ -15,6 +16,7 @@ from scenarios.report.page import Reported, html, write_report
 from scenarios.trace.events import PluginExited, StepStarted
 from scenarios.trace.trace import Entry
 from simkubelet.model.events import DevicesListed
+from tests.support.obeyed import ANY_TEXT, is_harmless
 
 EVIL = "</script><script>alert(1)</script><b>&'\""
 
@@ -41,7 +43,7 @@ def test_story_has_verdict_reason_place_and_values() -> None:
         "allocatable: expected 7",
         failure,
         logs=(log,),
-        log_ends={log: ("\x1b[31mno socket\x1b[0m\x07",)},
+        log_ends={log: ("no socket\x07",)},
         kubernetes="1.34",
         repeat="simkubelet run x.yaml",
     )
@@ -50,10 +52,30 @@ def test_story_has_verdict_reason_place_and_values() -> None:
 
     for expected in ("FAILED", "x.yaml:31", "step 5 of 6: GPU falls off", "steps[4].expect.allocatable", "waited 9 s"):
         assert expected in text
-    for expected in ("on Kubernetes 1.34", diagnosis, "logs/mine.log", ">no socket\n", "simkubelet run x.yaml"):
+    for expected in ("on Kubernetes 1.34", diagnosis, "logs/mine.log", ">no socket\\x07\n", "simkubelet run x.yaml"):
         assert expected in text
     for expected in ("1.50 s", "What x is about", "Restart it", "2026-01-02 03:04 UTC", "1 story in 2.5 s"):
         assert expected in text
+
+
+@settings(max_examples=25)
+@given(ANY_TEXT)
+@example("\ufffe\x00\ud800\u202e")
+def test_page_has_no_control_characters_of_what_it_shows(text: str) -> None:
+    log = Path(f"logs/{text.replace(chr(0), '')}")
+    failure = Failure(f"{text}:1", text, (Mismatch((text,), text, text),), (), text, 1, 2, (text,))
+    verdict = Verdict(
+        text, Outcome.INVALID, 0.1, text, failure, logs=(log,), log_ends={log: (text,)}, kubernetes=text, repeat=text
+    )
+    listed = DevicesListed(text, text, (text, "gpu-0"), (text,))
+    events = (StepStarted(0, text), PluginExited(text, text, 1, text), listed)
+    trace = tuple(Entry(seq, 0.0, event, 0.0) for seq, event in enumerate(events))
+
+    shown = page(Reported(verdict, text, {text: trace}, (text,)))
+
+    assert is_harmless(shown)
+    (data,) = re.findall('<script type="application/json"[^>]*>(.*?)</script>', shown)
+    assert is_harmless(json.dumps(json.loads(data), ensure_ascii=False))
 
 
 def test_story_that_failed_before_its_first_step_says_so() -> None:
@@ -103,7 +125,7 @@ def test_bytes_that_are_no_text_do_not_stop_a_report(tmp_path: Path) -> None:
 
     written = write_report(tmp_path, [Reported(verdict, "", {"sim": recording(text="\udc80")})], 1.0)
 
-    assert "said ?" in written.read_text(encoding="utf-8")
+    assert r"said \udc80" in written.read_text(encoding="utf-8")
 
 
 def test_two_hundred_stories_stay_under_five_megabytes() -> None:

@@ -8,35 +8,21 @@ import io
 import os
 import re
 import sys
-import unicodedata
 from typing import Any
 
 import pytest
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from simkubelet._internal.output import Output, UnreadError, is_unread, one_line, printable, standard_streams, visible
 from simkubelet.model.errors import HostError
-
-BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-SIGNS = st.sampled_from([":", "::", "#", "##", "[", "]", "error", "vso", "stop-commands", " ", "\n", "\r", "\x1b[0m"])
-ANY_TEXT = st.text() | st.lists(SIGNS | st.text(max_size=2)).map("".join)
-WORKFLOW_COMMAND = re.compile(r"^\s*::[A-Za-z]|##\w*\[")
-"""A line that the runners of GitHub, Azure or TeamCity obey."""
-
-
-def is_obeyed(character: str) -> bool:
-    """Whether a terminal or a browser does something else than to show it."""
-    category = unicodedata.category(character)
-    is_control = category in {"Cc", "Cs", "Zl", "Zp"} and character not in "\n\t"
-    return is_control or unicodedata.bidirectional(character) in BIDIRECTIONAL
+from tests.support.obeyed import ANY_TEXT, WORKFLOW_COMMAND, is_harmless
 
 
 @given(ANY_TEXT)
 def test_visible_text_has_nothing_that_is_obeyed(text: str) -> None:
     shown = visible(text)
 
-    assert not any(map(is_obeyed, shown))
+    assert is_harmless(shown)
     assert visible(shown) == shown
     assert one_line(text) == shown.replace("\n", "\\n")
 
@@ -70,8 +56,8 @@ def test_control_character_is_shown_as_an_escape(text: str, shown: str) -> None:
 def test_printed_text_has_no_workflow_command(text: str) -> None:
     shown = printable(text)
 
-    assert not any(WORKFLOW_COMMAND.search(line) for line in shown.splitlines())
-    assert not any(map(is_obeyed, shown))
+    assert not WORKFLOW_COMMAND.search(shown)
+    assert is_harmless(shown)
     assert printable(shown) == shown
 
 
