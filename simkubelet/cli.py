@@ -155,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             # What a story or a plugin has made of it, such as an unknown verdict, counts as well.
             status = status or output.error.exit_status
             _failed(output.error)
+        sys.stderr.flush()
     sys.exit(status)
 
 

@@ -79,10 +79,14 @@ class Control:
 
     async def run(self) -> None:
         """Read and carry out commands; an error of what a command began is raised."""
-        async with asyncio.TaskGroup() as calls:
-            self._output.write({"ready": True})
-            while line := await self._lines.get():
-                self._output.write(await self._answer(line, calls))
+        try:
+            async with asyncio.TaskGroup() as calls:
+                self._output.write({"ready": True})
+                while line := await self._lines.get():
+                    self._output.write(await self._answer(line, calls))
+        except BaseExceptionGroup as errors:
+            # Such as that of an output which nobody reads: who started the stub knows what to make of it.
+            raise errors.exceptions[0] from None
 
     async def _answer(self, line: str, calls: asyncio.TaskGroup) -> dict[str, Any]:
         try:

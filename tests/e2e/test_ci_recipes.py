@@ -18,8 +18,10 @@ import pytest
 import yaml
 from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 from tests.support.doc_pages import ROOT, blocks
+from tests.support.obeyed import WORKFLOW_COMMAND, is_harmless
 from tests.support.patience import PROGRAM_LIMIT_S
 
 ACTION = ROOT / "action.yml"
@@ -100,7 +102,7 @@ def test_action_checks_a_plugin_and_writes_what_is_uploaded(job: Runner) -> None
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert verdicts(job.folder / "my results" / "junit.xml") == {"version": [], "again": ["skipped"]}
     assert (job.folder / "my results" / "index.html").stat().st_size > 0
-    assert job.summary.read_text().startswith("```text\nexample.com/seat: 2 devices; options: none\n")
+    assert job.summary.read_text().startswith("\n    example.com/seat: 2 devices; options: none\n")
     (upload,) = [step for step in job.action["runs"]["steps"] if "upload-artifact" in step.get("uses", "")]
     assert upload["with"]["path"] == "${{ inputs.results }}"
 
@@ -113,6 +115,20 @@ def test_action_fails_with_a_plugin_that_fails(job: Runner) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED health/reported" in job.summary.read_text()
     assert verdicts(job.folder / "simkubelet-results" / "junit.xml") == {"reported": ["failure"]}
+
+
+def test_plugin_cannot_write_markdown_or_commands(job: Runner) -> None:
+    said = r"```\\n<b>bold</b>\\r\\n::error::x\\r##[error]x\\e[2J"
+    (job.folder / "broken").write_text(f"#!/bin/sh\nprintf '{said}' >&2\nexit 4\n".replace("\\\\", "\\"))
+    (job.folder / "broken").chmod(0o755)
+
+    done = job(command="./broken", package="simkubelet")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [token.type for token in MarkdownIt().parse(job.summary.read_text())] == ["code_block"]
+    assert "error::x" in done.stdout
+    assert not WORKFLOW_COMMAND.search(done.stdout)
+    assert is_harmless(done.stdout)
 
 
 def test_job_of_gitlab_checks_a_plugin(job: Runner) -> None:

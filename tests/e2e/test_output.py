@@ -72,6 +72,14 @@ def test_output_that_is_lost_gives_its_status(
     assert ready.leftovers() == []
 
 
+@pytest.mark.parametrize(
+    ("output", "status"), [pytest.param(FULL, 3, id="full"), pytest.param(UNREAD, 141, id="unread")]
+)
+def test_plugin_whose_answers_are_lost_ends(run: Any, output: str, status: int) -> None:
+    assert run("simkubelet plugin stub --kubelet-dir .", (output, "")).returncode == status
+    assert list(run.scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_characters_that_an_encoding_lacks_are_escapes(ready: Any, command: str) -> None:
     done = ready(command, PYTHONIOENCODING="ascii")
