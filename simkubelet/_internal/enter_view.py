@@ -48,6 +48,7 @@ _MNT_DETACH = 2
 _STAND_IN_FILE, _STAND_IN_FOLDER = 0o000, 0o1555
 """By these permissions an empty file or folder of the storage is known as a stand-in."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+_MOST_LINKS = 40
 _UNOPENED = "/proc"
 """Its entries come and go with the processes, so what a node has there is bound over the host's."""
 _READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
@@ -81,6 +82,7 @@ class View:
         self.above_places = {above for path in places for above in _above(path)}
         self.wanted = self.above_places | {above for path in opened for above in _above(path)} | set(opened)
         self.writable = {storage}
+        self.own = kept or [root, storage, *places.values(), *([devices] if devices else [])]
         self.stranger: isolation.Stranger | None = None
 
     def give_to(self, stranger: isolation.Stranger) -> None:
@@ -91,9 +93,10 @@ class View:
         """
         folders = {self.root, self.storage, *self.places.values(), *self.kept, *filter(None, [self.devices])}
         outermost = [folder for folder in folders if not folders.intersection(_above(folder))]
-        trees = {folder: stranger.owning(folder) for folder in outermost}
-        for folder, tree in trees.items():
-            isolation.attach(tree, folder)
+        found = [self.check(os.open(folder, os.O_PATH | os.O_NOFOLLOW)) for folder in outermost]
+        for place, tree in [(place, stranger.owning(place)) for place in found]:
+            isolation.attach(tree, place)
+            os.close(place)
         stranger.make_files()
         self.stranger = stranger
 
@@ -102,9 +105,9 @@ class View:
         needed = sorted({*self.seen, *named})
         if self.stranger:
             self.open_above([*needed, *self.kept])
-        top = _opened(self.storage)
+        top = self.opened(self.storage)
         _mount(top, top, _MS_BIND)
-        top = _opened(self.storage)
+        top = self.opened(self.storage)
         # What is bound from a folder above the storage would take all that is mounted here along.
         call("mount", None, _fd(top), None, _MS_UNBINDABLE, None)
         self.compose("", top, "/", self.root)
@@ -140,7 +143,7 @@ class View:
         if path in self.places:
             self.bind(here, name, self.places[path], path)
             return
-        node = _followed(node)
+        node = self.followed(node)
         host_mode = 0 if self.hidden.match(path) else _mode(host)
         node_mode = _mode(node)
         in_host = stat.S_ISDIR(host_mode) or (stat.S_ISLNK(host_mode) and os.path.isdir(host))
@@ -173,6 +176,8 @@ class View:
     def bind(self, here: int, name: str, source: str, path: str = "") -> None:
         """Bind a file or folder over its stand-in, writable where it is the node's and so has a `path`."""
         found = os.open(source, os.O_PATH if path else os.O_PATH | os.O_NOFOLLOW)
+        if path:
+            self.check(found)
         there = _stand_in(here, name, is_folder=stat.S_ISDIR(os.fstat(found).st_mode))
         # A file that was made while the node was seen already is a second name of the node's.
         if there is not None and not os.path.sameopenfile(found, there):
@@ -194,7 +199,7 @@ class View:
             path = f"{_UNOPENED}/{name}"
             if os.path.lexists(path):
                 self.cover(top, path, path)
-        node = _followed(_below(self.root, _UNOPENED[1:]))
+        node = self.followed(_below(self.root, _UNOPENED[1:]))
         for name in _listing(node):
             path = f"{_UNOPENED}/{name}"
             if not os.path.lexists(path):
@@ -205,13 +210,14 @@ class View:
                 continue
             storage = f"{self.storage}-{path[1:].replace('/', '-')}"
             os.makedirs(storage, exist_ok=True)
+            os.close(self.opened(storage))
             self.cover(top, path, storage)
             self.writable.add(self.storage + path)
             self.compose(path, os.open(path[1:], _FOLDER, dir_fd=top), path, f"{node}/{name}")
 
     def cover(self, top: int, path: str, source: str) -> None:
         """Mount something over what is at `path` of the view."""
-        there, found = os.open(path[1:], os.O_PATH, dir_fd=top), os.open(source, os.O_PATH)
+        there, found = os.open(path[1:], os.O_PATH, dir_fd=top), os.open(source, os.O_PATH | os.O_NOFOLLOW)
         _mount(found, there, _MS_BIND | _MS_REC)
         os.close(found)
         os.close(there)
@@ -220,7 +226,7 @@ class View:
         """Let a path of the host stay where it is, also below a folder that is the node's own."""
         source = os.open(path, os.O_PATH)
         if (own := self._place_above(path)) and not os.path.lexists(_fd(top) + os.fsencode(path)):
-            here = _opened(self.places[own])
+            here = self.opened(self.places[own])
             *folders, name = path[len(own) + 1 :].split("/")
             for folder in folders:
                 here = _folder(here, folder)
@@ -283,6 +289,29 @@ class View:
                     # What another mount covers, or a folder of another user, is out of reach for the program too.
                     if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EINVAL}:
                         raise
+
+    def opened(self, folder: str) -> int:
+        """The descriptor of a folder of the node."""
+        return self.check(os.open(folder, _FOLDER))
+
+    def check(self, found: int) -> int:
+        """Refuse to let the program write into what is not the node's, whatever has become of its folders and links."""
+        path = os.fsdecode(os.readlink(_fd(found)))
+        if not self.is_own(path):
+            raise OSError(errno.EXDEV, "leads out of the node's folder", path)
+        return found
+
+    def is_own(self, path: str) -> bool:
+        return any(path == own or path.startswith(f"{own}/") for own in self.own)
+
+    def followed(self, node: str) -> str:
+        """A place in the node's tree; an absolute link there may lead to a part of the node that lies elsewhere."""
+        for _ in range(_MOST_LINKS):
+            target = os.readlink(node) if os.path.islink(node) else ""
+            if not self.is_own(target) or ".." in target.split("/"):
+                break
+            node = target
+        return node
 
     def _is_device(self, node: str) -> bool:
         return self.devices is not None and (node == self.devices or node.startswith(f"{self.devices}/"))
@@ -403,10 +432,6 @@ def _fd(number: int) -> bytes:
     return b"/proc/self/fd/%d" % number
 
 
-def _opened(folder: str) -> int:
-    return os.open(folder, _FOLDER)
-
-
 def _folder(here: int, name: str) -> int:
     """The descriptor of a folder of the storage, made where it is missing."""
     with contextlib.suppress(FileExistsError):
@@ -446,13 +471,6 @@ def _listing(folder: str | bytes) -> list[str]:
 
 def _below(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if folder else ""
-
-
-def _followed(node: str) -> str:
-    """A place in the node's tree; an absolute link there leads to a part of the node that lies elsewhere."""
-    while os.path.islink(node) and os.readlink(node).startswith("/"):
-        node = os.readlink(node)
-    return node
 
 
 def _mode(path: str) -> int:

@@ -8,6 +8,7 @@ into folders that it shares with the host) and ``logs/`` (what the kubelet and t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,7 @@ from simkubelet.host import NodeView
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import version
-from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, FileTree
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .folders import own_folder
@@ -69,6 +70,7 @@ class SimNode:
         self.root = self.files.root
         # Resolved now, as nobody else has written there yet: what is a link later is not followed.
         own = directory.resolve()
+        self._folder = FileTree(directory)
         self._logs = own / "logs"
         self.kubelet_log = self._logs / "kubelet.log"
         self.plugin_logs = self._logs / "plugins"
@@ -125,37 +127,56 @@ class SimNode:
             self.files.tree.clear(CDI_SPECS)
 
     def view(self, places: Mapping[str, Path]) -> NodeView:
-        """How a program sees the node that has a node's paths built in; `places` are those that it alone has."""
-        has_machine = self._machine_folder.exists()
+        """How a program sees the node that has a node's paths built in; `places` are those that it alone has.
+
+        Raises:
+            InputError: a folder of the node is none, or a link out of it.
+        """
+        try:
+            own = {
+                path: self._folder.real_path(f"/{place.relative_to(self.directory)}") for path, place in places.items()
+            }
+            shown = {**self._places(), **own}
+        except OSError as error:
+            raise InputError(f"{self.name}:{error.filename}: cannot be shown to a plugin: {error.strerror}") from None
         return NodeView(
             root=self.root,
             storage=self.files.open_view(),
-            places={**self._places(), **places},
+            places=shown,
             hidden=(*_OWN, *(_HARDWARE if self.spec.has_devices else ())),
             opened=(*_OPEN, *(str(PurePosixPath(path).parent) for path in self._changed)),
-            devices=self._machine_folder / "dev" if has_machine else None,
+            devices=self._machine_folder / "dev" if self._machine_folder.exists() else None,
             kept=(self.directory,),
         )
 
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
         shared = (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
-        kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in shared}
-        own = {f"/{path}": self.root / path for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: self.directory / "shm"}
+        kubelet = {f"/var/lib/kubelet/{one}": f"/{one}" for one in shared}
+        own = {f"/{path}": f"/root/{path}" for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: "/shm"}
         for folder in own.values():
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o1777)
+            self._folder.make_folder(folder, exist_ok=True)
+            with self._folder.folder(folder) as opened:
+                os.fchmod(opened, 0o1777)
         for path in _OWN:
-            (self.root / path[1:]).mkdir(parents=True, exist_ok=True)
-        return own | {path: folder for path, folder in kubelet.items() if folder.is_dir()}
+            self.files.tree.make_folder(path, exist_ok=True)
+        there = {path: folder for path, folder in kubelet.items() if self._folder.is_folder(folder)}
+        return {path: self._folder.real_path(folder) for path, folder in {**own, **there}.items()}
 
     def checkpoint_text(self) -> str | None:
         """What is in the kubelet's file of who holds which device; None where there is none."""
-        return _text_of(self.plugin_folder / CHECKPOINT_NAME)
+        return self._text_of(f"/{DEVICE_PLUGINS}/{CHECKPOINT_NAME}")
 
     def claims_text(self) -> str | None:
         """What is in the file of the kubelet's DRA manager; None where there is none."""
-        return _text_of(self.directory / CLAIMS_CHECKPOINT_NAME)
+        return self._text_of(f"/{CLAIMS_CHECKPOINT_NAME}")
+
+    def _text_of(self, file: str) -> str | None:
+        try:
+            with self._folder.open(file, "rb") as opened:
+                return bytes(opened.read()).decode(errors="replace")
+        except OSError:
+            return None
 
     def kubelet_config(self) -> KubeletConfig:
         """The settings of the node's kubelet."""
@@ -189,13 +210,6 @@ class SimNode:
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
             devices.serve(self.root)
         return devices
-
-
-def _text_of(file: Path) -> str | None:
-    try:
-        return file.read_text(errors="replace")
-    except FileNotFoundError:
-        return None
 
 
 def check_base(base: Path | None, nodes: Iterable[str]) -> None:

@@ -145,8 +145,9 @@ class SimFiles:
     def open_view(self) -> Path:
         """Begin to show what changes in folders that the node shares with the host; where it is shown."""
         if not self.view.exists():
-            (self.view / "var").mkdir(parents=True)
-            (self.view / "var" / "run").symlink_to("../run")
+            self.view.mkdir()
+            with self._shown.place("/var/run", make=True) as place:
+                os.symlink("../run", place.name, dir_fd=place.folder)
         return self.view
 
     def place(self, path: str) -> Path:

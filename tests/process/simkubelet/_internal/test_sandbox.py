@@ -17,6 +17,7 @@ from simkubelet._internal import enter_view, sandbox
 from simkubelet._internal.sandbox import NodeView
 from simkubelet.model.errors import HostError
 from tests.support.attacks import Victim
+from tests.support.decoy import Decoy
 from tests.support.patience import LIMIT_S
 
 USER = 54321
@@ -191,6 +192,40 @@ def test_links_of_the_node_are_kept_and_parts_elsewhere_followed(node):
     seen = node.sh("readlink /etc/skt-link; cat /etc/skt-link; cat /srv/file")
 
     assert seen.stdout == "skt/target\nherethere"
+
+
+@pytest.fixture
+def decoy() -> Iterator[Decoy]:
+    with tempfile.TemporaryDirectory(prefix="skd-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Decoy(Path(folder) / "decoy")
+
+
+@pytest.mark.parametrize("part", ["root", "view", "own", "own/deep"])
+def test_part_of_the_node_that_became_a_link_shows_nobody_elses(node: Node, decoy: Decoy, part: str) -> None:
+    place = node.folder / part
+    (node.folder / "own" / "deep").mkdir(parents=True)
+    node.view = replace(node.view, places={"/srv/skt": node.folder / "own" / "deep"}, opened=("/etc",))
+    if place.exists():
+        place.rename(node.folder / "was")
+    place.symlink_to(decoy.place)
+
+    seen = node.sh("echo x >/srv/skt/new; echo x >/etc/new; rm -r /f /d")
+
+    assert seen.returncode == 125
+    assert "cannot make the view of a node: " in seen.stderr
+    decoy.check()
+
+
+def test_absolute_link_out_of_the_node_is_a_link_and_no_way_to_write(node: Node, decoy: Decoy) -> None:
+    (node.root / "skt").symlink_to(decoy.place)
+    (node.root / "skt-itself").symlink_to(node.root / "skt-itself")
+
+    seen = node.sh("readlink /skt; cat /skt/f; rm -r /skt/d 2>/dev/null; echo x >/skt/f")
+
+    assert seen.stdout == f"{decoy.place}\nfile"
+    assert seen.returncode != 0
+    decoy.check()
 
 
 def test_devices_are_character_devices_at_both_places(node):
