@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import stat
 from contextlib import suppress
 from io import FileIO
@@ -31,6 +32,7 @@ _READS_OLD_CHECKPOINT: Final = Difference(
     "devicemanager/manager.go, ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14)",
 )
 
+_DRAFT: Final = re.compile(r"\.\d+")
 _MAX_SOCKET_PATH_BYTES: Final = 107
 """What fits into sockaddr_un.sun_path with its closing zero byte."""
 
@@ -77,6 +79,23 @@ class PluginFolder:
             raise InputError(f"{self.directory}: cannot be made: {error.strerror}; choose another folder") from None
         if not os.access(self.directory, os.W_OK | os.X_OK):
             raise InputError(f"{self.directory}: cannot be written; choose another folder or change its permissions")
+
+    def refuse_foreign(self, version: Version) -> None:
+        """Make sure, before a first kubelet starts in a folder that a user names, that `clean` removes sockets only.
+
+        Raises:
+            InputError: it would remove files.
+        """
+        if _REMOVES_ONLY_SOCKETS.at(version):
+            return
+        for entry in sorted(self.directory.iterdir()):
+            # A kubelet that was killed while it replaced its checkpoint leaves its draft.
+            is_ours = entry.name == CHECKPOINT_NAME or _DRAFT.fullmatch(entry.name)
+            if not is_ours and (entry.is_symlink() or entry.is_file()):
+                raise InputError(
+                    f"{entry}: a kubelet {version.kubelet_version} removes this file when it starts; "
+                    "choose a folder for plugins alone"
+                )
 
     def is_of_a_new_node(self) -> bool:
         """Whether no kubelet has left anything here: no file without a leading dot.

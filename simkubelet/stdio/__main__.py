@@ -70,7 +70,8 @@ def _write_command(formatter: click.HelpFormatter, name: str, takes: Sequence[st
     metavar="DIR",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The device plugin folder; kubelet.sock and the checkpoint are made in it. Made where it is missing.",
+    help="The device plugin folder; kubelet.sock and the checkpoint are made in it, and sockets in it removed. Made "
+    "where it is missing.",
 )
 @click.option(
     "--manager",
@@ -107,6 +108,7 @@ def command(directory: Path, manager: str, kubelet_version: str) -> None:
     folder = PluginFolder(directory.absolute())
     folder.prepare()
     if manager == _Manager.DEVICES:
+        folder.refuse_foreign(behaviour)
         asyncio.run(serve_lines(partial(Node, folder, behaviour), COMMANDS))
         return
     if FEATURE_GATES[DYNAMIC_RESOURCES].at(behaviour) is None:

@@ -208,6 +208,11 @@ def test_signal_ends_the_program_and_takes_the_socket_away(tmp_path: Path):
         pytest.param(
             ["--dir", "{tmp}", "--kubelet-version", "1.5"], "kubernetes version '1.5' is not simulated", id="version"
         ),
+        pytest.param(
+            ["--dir", "{tmp}", "--kubelet-version", "1.32"],
+            "{tmp}/file: a kubelet v1.32.13 removes this file when it starts; choose a folder for plugins",
+            id="files of the user",
+        ),
         pytest.param(["--dir", "{tmp}", "--manager", "cpu"], "'cpu' is not one of 'devices', 'dra'", id="manager"),
         pytest.param(
             ["--dir", "{tmp}", "--manager", "dra", "--kubelet-version", "1.31"],

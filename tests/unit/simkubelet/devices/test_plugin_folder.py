@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.devices.plugin_folder import PluginFolder, check_socket_path
 from simkubelet.model.errors import InputError
+from simkubelet.model.version import version
 
 
 def test_socket_path_of_107_bytes_is_the_longest(tmp_path):
@@ -31,6 +33,26 @@ def test_folder_without_write_permission_is_reported(short_folder):
 
     with pytest.raises(InputError, match="cannot be written"):
         PluginFolder(short_folder).prepare()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_file_of_the_user_is_refused_where_a_kubelet_would_remove_it(short_folder, kind):
+    mine = short_folder / "mine"
+    mine.touch() if kind == "file" else mine.symlink_to("/nowhere")
+
+    with pytest.raises(InputError, match=f"^{mine}: a kubelet v1.32.13 removes this file"):
+        PluginFolder(short_folder).refuse_foreign(version("1.32"))
+    PluginFolder(short_folder).refuse_foreign(version("1.33"))
+
+
+def test_what_kubelets_and_plugins_left_is_not_refused(short_folder):
+    for name in (CHECKPOINT_NAME, ".123456"):
+        (short_folder / name).touch()
+    (short_folder / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as plugin:
+        plugin.bind(str(short_folder / "plugin.sock"))
+
+    PluginFolder(short_folder).refuse_foreign(version("1.32"))
 
 
 def test_new_node_has_nothing_but_hidden_files(short_folder):
