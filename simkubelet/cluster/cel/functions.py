@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ...model.errors import InputError
-from ...model.resources import parse_quantity
+from .kubernetes_functions import KUBERNETES_FUNCTIONS
 from .tree import Uint
 from .values import (
     EvaluationError,
@@ -22,8 +22,6 @@ from .values import (
     LimitError,
     NamedType,
     Optional,
-    Quantity,
-    Semver,
     are_equal,
     compare,
     key_of,
@@ -34,43 +32,26 @@ from .values import (
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-__all__ = ["MOST_CHARACTERS", "call", "quantity", "semver"]
+__all__ = ["MOST_CHARACTERS", "call"]
 
 MOST_CHARACTERS: Final = 1 << 24
 """The longest string that is made; to read it would cost more than the limit.
 
 Kubernetes makes any, as a cost counts what is read.
 """
-_SEMVER: Final = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-.]+)?"
-)
-_NO_PARTS: Final = "No Major.Minor.Patch elements found"
-_NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _STATUS: Final = re.compile(r"^[A-Z_]+: ")
 _NO_OVERLOAD: Final = "no such overload"
-_UNNAMED: Final = frozenset(
-    [
-        "_+_",
-        "_-_",
-        "_*_",
-        "_/_",
-        "_%_",
-        "_<_",
-        "_<=_",
-        "_>_",
-        "_>=_",
-        "-_",
-        "!_",
-        "@in",
-        "contains",
-        "startsWith",
-        "endsWith",
-        "matches",
-        "hasValue",
-        "value",
-    ]
-)
+_UNNAMED: Final = frozenset(("@in", "contains", "startsWith", "endsWith", "matches", "hasValue", "value", "!_"))
 """Functions that an error about their operands does not name."""
+_NUMBERS: Final = ("int", "uint", "double")
+_OTHERS: Final = ("string", "google.protobuf.Timestamp", "google.protobuf.Duration")
+_OPERANDS: Final = {
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), ("bool", "bytes", *_NUMBERS, *_OTHERS)),
+    "_+_": ("bytes", "list", *_NUMBERS, *_OTHERS),
+    **dict.fromkeys(("_-_", "_*_", "_/_", "_%_"), (*_NUMBERS, *_OTHERS)),
+    "-_": ("int", "double", *_OTHERS),
+}
+"""Operators, and the types of the first operand for which an error does not name them."""
 _CONVERSIONS: Final = {
     **{name: name for name in ("bool", "double", "int", "uint")},
     "duration": "google.protobuf.Duration",
@@ -90,9 +71,9 @@ def call(function: str, is_member: bool, operands: list[Any]) -> Any:
         value = NotImplemented if own is None else own(*operands)
         return _by_package(function, is_member, operands) if value is NotImplemented else value
     except EvaluationError as error:
-        if str(error) != _NO_OVERLOAD or function in _UNNAMED:
+        if str(error) != _NO_OVERLOAD or function in _UNNAMED or type_of(operands[0]) in _OPERANDS.get(function, ()):
             raise
-        types = "" if function == "size" else f"({', '.join(map(type_of, operands))})"
+        types = "" if function == "size" or function in _OPERANDS else f"({', '.join(map(type_of, operands))})"
         raise EvaluationError(f"{_NO_OVERLOAD}: {function}{types}") from None
 
 
@@ -193,11 +174,24 @@ def _is_in(item: Any, container: Any) -> bool:
     raise EvaluationError(_NO_OVERLOAD)
 
 
-def _replace(text: Any, old: Any, new: Any, *count: Any) -> Any:
-    if isinstance(text, str) and isinstance(old, str) and isinstance(new, str):
-        times = text.count(old)
-        _allow(len(text) + times * (len(new) - len(old)))
-    return NotImplemented
+def _replace(text: Any, old: Any, new: Any, most: Any = -1) -> str:
+    if not (isinstance(text, str) and isinstance(old, str) and isinstance(new, str) and type(most) is int):
+        raise EvaluationError(_NO_OVERLOAD)
+    times = text.count(old) if most < 0 else min(text.count(old), most)
+    _allow(len(text) + times * (len(new) - len(old)))
+    return text.replace(old, new, most if most >= 0 else -1)
+
+
+def _split(text: Any, separator: Any, most: Any = -1) -> list[str]:
+    if not (isinstance(text, str) and isinstance(separator, str) and type(most) is int):
+        raise EvaluationError(_NO_OVERLOAD)
+    if most == 0:
+        return []
+    if separator:
+        return text.split(separator, most - 1 if most > 0 else -1)
+    if most < 0 or most >= len(text):
+        return list(text)
+    return [*text[: most - 1], text[most - 1 :]]
 
 
 def _join(items: Any, separator: Any = "") -> Any:
@@ -252,84 +246,6 @@ def _unless_zero(value: Any) -> Optional:
     return Optional(False) if is_zero else Optional(True, value)
 
 
-# Kubernetes' own
-
-
-def quantity(text: Any) -> Quantity:
-    """Read a quantity.
-
-    Raises:
-        EvaluationError: it is none.
-    """
-    try:
-        return Quantity(parse_quantity(text))
-    except InputError:
-        raise EvaluationError(_NO_QUANTITY) from None
-
-
-def semver(text: str) -> Semver:
-    """Read a version; raises as `quantity`.
-
-    Source: precedence in Semantic Versioning 2.0.0.
-    """
-    match = _SEMVER.fullmatch(text)
-    if match is None:
-        is_whole = text.count(".") > 1
-        raise EvaluationError(f"Invalid character(s) found in {text!r}" if is_whole else _NO_PARTS)
-    release = tuple(int(number) for number in match.group(1, 2, 3))
-    if match[4] is None:
-        return Semver(text, (*release, 1))
-    parts = match[4].split(".")
-    order = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
-    return Semver(text, (*release, 0, order))
-
-
-def _is_read(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
-    def check(text: Any) -> bool:
-        try:
-            read(text)
-        except EvaluationError:
-            return False
-        return True
-
-    return check
-
-
-def _compared(left: Any, right: Any) -> int:
-    """Source: pkg/cel/library/quantity.go, semverlib.go, ``compareTo``."""
-    if isinstance(left, Quantity) and isinstance(right, Quantity):
-        return (left.number > right.number) - (left.number < right.number)
-    if isinstance(left, Semver) and isinstance(right, Semver):
-        return (left.order > right.order) - (left.order < right.order)
-    raise EvaluationError(_NO_OVERLOAD)
-
-
-def _number(value: Any) -> Any:
-    if not isinstance(value, Quantity):
-        raise EvaluationError(_NO_OVERLOAD)
-    return value.number
-
-
-def _is_integer(value: Any) -> bool:
-    number = _number(value)
-    return bool(number == number.to_integral_value() and -(1 << 63) <= number < 1 << 63)
-
-
-def _integer(value: Any) -> int:
-    if not _is_integer(value):
-        raise EvaluationError("cannot convert value to integer")
-    return int(_number(value))
-
-
-def _part(place: int) -> Callable[[Any], int]:
-    def part(value: Any) -> int:
-        if not isinstance(value, Semver):
-            raise EvaluationError(_NO_OVERLOAD)
-        return int(value.order[place])
-
-    return part
-
-
 _OWN: Final[Mapping[str, Callable[..., Any]]] = {
     "_+_": _plus,
     "_-_": _arithmetic("-", operator.sub, operator.sub),
@@ -352,6 +268,7 @@ _OWN: Final[Mapping[str, Callable[..., Any]]] = {
     "charAt": _char_at,
     "substring": _substring,
     "replace": _replace,
+    "split": _split,
     "join": _join,
     "dyn": lambda value: value,
     "type": lambda value: NamedType(type_of(value)),
@@ -360,17 +277,7 @@ _OWN: Final[Mapping[str, Callable[..., Any]]] = {
     "optional.none": lambda: Optional(False),
     "hasValue": lambda value: value.has_value if isinstance(value, Optional) else NotImplemented,
     "value": _optional_value,
-    "quantity": quantity,
-    "isQuantity": _is_read(quantity),
-    "semver": semver,
-    "isSemver": _is_read(semver),
-    "compareTo": _compared,
-    "isLessThan": lambda left, right: _compared(left, right) < 0,
-    "isGreaterThan": lambda left, right: _compared(left, right) > 0,
-    "isInteger": _is_integer,
-    "asInteger": _integer,
-    "asApproximateFloat": lambda value: float(_number(value)),
-    **{name: _part(place) for place, name in enumerate(("major", "minor", "patch"))},
+    **KUBERNETES_FUNCTIONS,
 }
 
 
@@ -381,6 +288,8 @@ _NAMES: Final = "abcdef"
 
 
 def _by_package(function: str, is_member: bool, operands: list[Any]) -> Any:
+    if function in _OPERANDS and not any(isinstance(each, datetime | timedelta) for each in operands):
+        raise EvaluationError(_NO_OVERLOAD)
     names = [f"({_NAMES[place]})" for place in range(len(operands))]
     if function in _OPERATORS:
         text = _OPERATORS[function].format(*names)
@@ -421,9 +330,17 @@ def _compiled(text: str, types: tuple[str, ...]) -> cel.Expression:
     return cel.NewEnv(variables=variables, extensions=[ext_strings.ExtStrings()]).compile(text)
 
 
+_SAID: Final = {
+    "int64 out of uint64 range": "unsigned integer overflow",
+    "double out of uint64 range": "unsigned integer overflow",
+    "double out of int64 range": "integer overflow",
+    "uint64 out of int64 range": "integer overflow",
+}
+
+
 def _said(text: str) -> str:
     """What went wrong, in the words of cel-go."""
     text = _STATUS.sub("", text).partition(" [")[0]
     if text.startswith("No matching overloads"):
         return _NO_OVERLOAD
-    return text
+    return _SAID.get(text, text)

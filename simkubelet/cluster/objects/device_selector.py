@@ -18,8 +18,9 @@ from typing import Any, Final, TypeAlias
 from ...model.version import DEFAULT, Version, version
 from ..cel.environment import environment
 from ..cel.estimate import estimated_cost
-from ..cel.evaluation import Program, program
-from ..cel.functions import quantity, semver
+from ..cel.evaluation import evaluation
+from ..cel.kubernetes_functions import quantity, semver
+from ..cel.run import Run, Step
 from ..cel.tree import Checked, read_checked
 from ..cel.values import Domains, EvaluationError, LimitError, type_of
 
@@ -75,10 +76,11 @@ class DeviceSelector:
 
     Attributes:
         greatest_cost: the API server's estimate.
+        step: evaluates it.
     """
 
     greatest_cost: int
-    program: Program
+    step: Step
 
     def matches(self, device: DeviceView) -> bool:
         """Whether a device is one that the expression asks for.
@@ -87,7 +89,7 @@ class DeviceSelector:
             SelectorError: it cannot be evaluated, as where the device has no attribute of that name.
         """
         try:
-            value, _ = self.program.run({"device": device}, COST_LIMIT)
+            value = self.step(Run({"device": device}, COST_LIMIT))
         except (EvaluationError, LimitError) as error:
             raise SelectorError(str(error)) from None
         except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
@@ -111,7 +113,7 @@ def compiled_selector(expression: str, *, release: Version = _RELEASE, knows_sha
     if kind not in ("bool", "dyn"):
         raise CompileError(f"must evaluate to bool or the unknown type, not {kind}")
     try:
-        return DeviceSelector(estimated_cost(checked, release), program(checked, release))
+        return DeviceSelector(estimated_cost(checked, release), evaluation(checked, release))
     except EvaluationError as error:
         raise CompileError(f"program instantiation failed: {error}") from None
 
