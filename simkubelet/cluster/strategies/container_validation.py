@@ -221,7 +221,7 @@ def _validate_env(variables: Sequence[Mapping[str, Any]], path: str) -> list[Fie
 
 
 def _validate_mounts(mounts: Sequence[Mapping[str, Any]], volumes: Collection[str], path: str) -> list[FieldError]:
-    errors, places = [], set()
+    errors, places, volumes = [], set(), set(volumes)
     for number, mount in enumerate(mounts):
         where, name, place = f"{path}[{number}]", mount.get("name") or "", mount.get("mountPath") or ""
         if not name:

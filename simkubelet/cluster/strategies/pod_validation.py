@@ -153,14 +153,15 @@ def not_simulated(spec: Mapping[str, Any], path: str = "spec") -> list[str]:
 
 
 def _validate_volumes(names: Sequence[str], path: str) -> list[FieldError]:
-    errors = []
+    errors, seen = [], set()
     for place, name in enumerate(names):
         where = f"{path}[{place}].name"
         errors += [FieldError.invalid(where, name, fault) for fault in is_dns_label(name)] if name else []
         if not name:
             errors.append(FieldError.required(where))
-        if name in names[:place]:
+        if name in seen:
             errors.append(FieldError.duplicate(where, name))
+        seen.add(name)
     return errors
 
 
@@ -211,12 +212,16 @@ def _validate_images(spec: Mapping[str, Any], path: str) -> list[FieldError]:
 def _places_of(value: Any, field: str, path: str) -> Iterator[str]:
     """The places of a field in a value; a field that is empty is not set."""
     name, _, rest = field.partition(".")
-    plain = name.removesuffix("[*]")
+    plain, next_ = name.removesuffix("[*]"), rest.partition(".")[0].removesuffix("[*]")
     for each in (plain, "initContainers") if plain == "containers" else (plain,):
         found = value.get(each)
         places = [(f"{path}.{each}", found)]
         if name != plain:
-            places = [(f"{path}.{each}[{index}]", item) for index, item in enumerate(found or ())]
+            places = [
+                (f"{path}.{each}[{index}]", item)
+                for index, item in enumerate(found or ())
+                if not next_ or (isinstance(item, Mapping) and next_ in item)
+            ]
         for place, inner in places:
             if rest and isinstance(inner, Mapping):
                 yield from _places_of(inner, rest, place)
