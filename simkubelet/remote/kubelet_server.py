@@ -12,6 +12,7 @@ refused by TLS here, where a kubelet answers 401.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -26,6 +27,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ..cluster.api.endpoints.certificates import Certificates
+from ..cluster.api.endpoints.listener import Connections
 from ..cluster.api.endpoints.request import log_options, refuse_stream
 from ..cluster.api.endpoints.streams import Lasting
 from ..cluster.api.errors import StatusError
@@ -43,6 +45,8 @@ _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patc
 _STREAMS: Final = {"exec": "exec", "run": "exec", "attach": "attach", "portForward": "portforward"}
 """First part of a path -> the subresource of a pod that it serves."""
 _BACKLOG: Final = 128
+_LARGEST_BODY: Final = 0
+"""No request has one."""
 _SHUTDOWN_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
@@ -95,11 +99,15 @@ async def serving_kubelets(
         apis.application(), access_log=None, logger=_LOG, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
     )
     await runner.setup()
+    apis.connections = connections = Connections(runner, _LARGEST_BODY)
+    servers = list[asyncio.Server]()
     try:
         for port in ports.values():
-            await web.SockSite(runner, port, ssl_context=context, backlog=_BACKLOG).start()
+            servers.append(await connections.serve(context, sock=port, backlog=_BACKLOG))
         yield
     finally:
+        for server in servers:
+            server.close()
         apis.lasting.end()
         await runner.cleanup()
 
@@ -124,6 +132,7 @@ class _KubeletApis:
         complain: Callable[[str], None],
     ) -> None:
         self.lasting = Lasting()
+        self.connections: Connections | None = None
         self._nodes = {port.getsockname()[1]: node for node, port in ports.items()}
         self._client = client
         self._cluster = cluster
@@ -142,6 +151,8 @@ class _KubeletApis:
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.connections is not None:
+            self.connections.begun(request)
         node = self._node_of(request)
         kubelet = self._kubelets.get(node)
         if kubelet is None or not kubelet.is_running:

@@ -1,6 +1,7 @@
 """A listener for HTTP on loopback that gives a client so much time for the head of its first request, and no more.
 
-The time counts from the accepted connection on, with TLS' handshake. A connection without a next request is closed too.
+The time counts from the accepted connection on, with TLS' handshake. A connection without a next request is closed too,
+and one that sends more than a body and the head of the next request, which aiohttp limits by their lines alone.
 
 Source: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, ``Serve`` (kubernetes v1.34.4); net/http/server.go,
 ``tlsHandshakeTimeout`` (Go 1.24).
@@ -17,11 +18,12 @@ from typing import Any, Final, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-__all__ = ["HOST", "HttpListener"]
+__all__ = ["HOST", "Connections", "HttpListener"]
 
 HOST: Final = "127.0.0.1"
 _HEAD_S: Final = 32.0
 _IDLE_S: Final = 90.0
+_HEADS_BYTES: Final = 8 << 20
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -29,6 +31,86 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def _is_of_the_server(record: logging.LogRecord) -> bool:
     """Whether a line is about more than bytes that are not HTTP; their sender gets 400, and they are not logged."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+class _Connection(asyncio.Protocol):
+    """A connection, until it has received too much; all else is aiohttp's."""
+
+    def __init__(self, http: web.RequestHandler, most_bytes: int, on_lost: Callable[[], None]) -> None:
+        self.received = 0
+        self._http = http
+        self._most_bytes = most_bytes
+        self._on_lost = on_lost
+        self._transport: asyncio.BaseTransport | None = None
+        self._silent = asyncio.get_running_loop().call_later(_HEAD_S, http.force_close)
+
+    def begun(self) -> None:
+        """A request is answered from now on."""
+        self.received = 0
+        self._silent.cancel()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._http.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        if self.received <= self._most_bytes:
+            self._http.data_received(data)
+        elif isinstance(self._transport, asyncio.Transport):
+            self._transport.abort()
+
+    def eof_received(self) -> None:
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._silent.cancel()
+        self._on_lost()
+        self._http.connection_lost(error)
+
+
+class Connections:
+    """The connections of a server of aiohttp, with the limits of this module.
+
+    Args:
+        runner: of the server; it is set up before the first connection.
+        largest_body: of a request, in bytes.
+    """
+
+    def __init__(self, runner: web.AppRunner, largest_body: int) -> None:
+        self._runner = runner
+        self._most_bytes = largest_body + _HEADS_BYTES
+        self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
+
+    async def serve(self, context: ssl.SSLContext | None = None, **address: Any) -> asyncio.Server:
+        """Listen at an address of `create_server`; the caller closes the server.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        handshake_s = None if context is None else _HEAD_S
+        return await asyncio.get_running_loop().create_server(
+            self._new, ssl=context, ssl_handshake_timeout=handshake_s, **address
+        )
+
+    def begun(self, request: web.Request) -> None:
+        """Note that the head of a request is there."""
+        if connection := self._connections.get(request.protocol):
+            connection.begun()
+
+    def _new(self) -> asyncio.BaseProtocol:
+        http = cast("web.Server", self._runner.server)()
+        connection = self._connections[http] = _Connection(http, self._most_bytes, lambda: self._forget(http))
+        return connection
+
+    def _forget(self, http: web.RequestHandler) -> None:
+        self._connections.pop(http, None)
 
 
 class HttpListener:
@@ -52,8 +134,8 @@ class HttpListener:
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, shutdown_timeout=shutdown_s, keepalive_timeout=_IDLE_S, **limits
         )
+        self._connections = Connections(self._runner, largest_body)
         self._server: asyncio.Server | None = None
-        self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
 
     async def start(self, port: int, context: ssl.SSLContext | None = None) -> int:
         """Listen; return the port, which is a free one where `port` is 0.
@@ -62,11 +144,8 @@ class HttpListener:
             OSError: the port is taken.
         """
         await self._runner.setup()
-        handshake_s = None if context is None else _HEAD_S
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._connection, HOST, port, ssl=context, ssl_handshake_timeout=handshake_s
-            )
+            self._server = await self._connections.serve(context, host=HOST, port=port)
         except OSError:
             await self._runner.cleanup()
             raise
@@ -78,22 +157,8 @@ class HttpListener:
         server, self._server = self._server, None
         if server is not None:
             server.close()
-            for timer in self._silent.values():
-                timer.cancel()
-            self._silent.clear()
             await self._runner.cleanup()
 
-    def _connection(self) -> asyncio.BaseProtocol:
-        connection = cast("web.Server", self._runner.server)()
-
-        def close() -> None:
-            del self._silent[connection]
-            connection.force_close()
-
-        self._silent[connection] = asyncio.get_running_loop().call_later(_HEAD_S, close)
-        return connection
-
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if timer := self._silent.pop(request.protocol, None):
-            timer.cancel()
+        self._connections.begun(request)
         return await self._answer_request(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -165,3 +166,51 @@ async def test_body_that_does_not_come_is_a_timeout(server: ApiServer, monkeypat
     writer.close()
 
     assert (status["code"], status["reason"]) == (504, "Timeout")
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        pytest.param(
+            b"GET /version HTTP/1.1\r\nHost: localhost\r\n", b"x: " + b"y" * 1_000_000 + b"\r\n", id="headers"
+        ),
+        pytest.param(
+            b"GET /version HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n", b"x" * 65_536, id="body"
+        ),
+        pytest.param(
+            b"GET /version HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5;",
+            b"x" * 65_536,
+            id="chunk extension",
+        ),
+    ],
+)
+async def test_endless_request_ends_its_connection(server: ApiServer, first: bytes, more: bytes) -> None:
+    sent = await sent_until_refused(server, first, more)
+
+    assert sent < 40 << 20
+
+
+async def sent_until_refused(server: ApiServer, first: bytes, more: bytes) -> int:
+    """How many bytes a connection takes before it ends, a gibibyte at most."""
+    _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    sent = 0
+    with suppress(ConnectionError):
+        async with asyncio.timeout(LIMIT_S):
+            writer.write(first)
+            while sent < 1 << 30:
+                writer.write(more)
+                sent += len(more)
+                await writer.drain()
+    writer.close()
+    return sent
+
+
+async def test_requests_of_a_connection_have_no_limit_together(server: ApiServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: " + b"y" * 1_000_000 + b"\r\n\r\n"
+
+    for _ in range(15):
+        writer.write(head)
+        answer = await reader.readuntil(b"\r\n\r\nok")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    writer.close()
