@@ -120,7 +120,7 @@ class StoryFile(pytest.File):
         try:
             found = stories.jobs(_shown(self.path), _plugin_commands(self.config), _version(self.config))
         except InputError as error:
-            raise self.CollectError("\n".join(getattr(error, "lines", (str(error),)))) from None
+            raise self.CollectError(_text_of(error)) from None
         for job in found:
             name = job.story.scenario.name + (f"[{job.kubernetes}]" if job.kubernetes else "")
             yield StoryItem.from_parent(self, name=name, job=job)
@@ -153,7 +153,7 @@ class StoryItem(pytest.Item):
         from .model.errors import SimkubeletError
 
         if isinstance(excinfo.value, StoryFailedError | SimkubeletError):
-            return str(excinfo.value)
+            return _text_of(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -256,7 +256,7 @@ def simkubelet_story(request: pytest.FixtureRequest) -> Callable[..., Sequence[P
         try:
             _judge(played)
         except StoryFailedError as failed:
-            raise pytest.fail.Exception(str(failed), pytrace=False) from None
+            raise pytest.fail.Exception(_text_of(failed), pytrace=False) from None
         return played
 
     return play
@@ -282,7 +282,14 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except SimkubeletError as error:
-        raise pytest.fail.Exception("\n".join(getattr(error, "lines", (str(error),))), pytrace=False) from None
+        raise pytest.fail.Exception(_text_of(error), pytrace=False) from None
+
+
+def _text_of(error: BaseException) -> str:
+    """What an error says, without what a terminal or a CI system would obey of it."""
+    from ._internal.output import printable
+
+    return printable("\n".join(getattr(error, "lines", (str(error),))))
 
 
 def _show_at_failure(request: pytest.FixtureRequest, node: Node | Cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simkubelet.host import visible
+from simkubelet.host import printable
 
 from ..backends.world.logs import last_lines
 from ..evaluation.timeline import timeline
@@ -23,12 +23,12 @@ class ExpectationError(AssertionError):
 def failure_text(reason: str, failure: Failure, logs: Sequence[Path]) -> str:
     """Return the lines about a failure outside a story, the reason first."""
     lines = failure_lines(Verdict("", Outcome.INVALID, 0.0, failure.waited, failure))
-    return "\n".join((visible(reason), *lines[1:], *log_lines(logs)))
+    return printable("\n".join((reason, *lines[1:], *log_lines(logs))))
 
 
 def happened_text(trace: Sequence[Entry], logs: Sequence[Path]) -> str:
     """Return what happened last, and how the plugins' logs end."""
-    return "\n".join((*(entry_line(entry) for entry in timeline(trace)), *log_lines(logs)))
+    return printable("\n".join((*(entry_line(entry) for entry in timeline(trace)), *log_lines(logs))))
 
 
 def log_lines(logs: Sequence[Path]) -> Iterator[str]:
@@ -36,4 +36,4 @@ def log_lines(logs: Sequence[Path]) -> Iterator[str]:
     for log in logs:
         if log.parent.name == "plugins":
             yield f"  the log of plugin '{log.stem}' ends with:"
-            yield from (visible(f"    {line}") for line in last_lines(log))
+            yield from (f"    {line}" for line in last_lines(log))

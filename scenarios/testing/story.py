@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from simkubelet.host import printable
 from simkubelet.model.errors import InputError
 
 from ..backends.world.folders import own_folder
@@ -151,7 +152,7 @@ def play(job: Job) -> PlayedStory:
         played = loop.run(play_job(here, lambda title: None))
         verdict = _away_from(played.verdict, folder)
     lines = failure_lines(verdict) or ((verdict.reason, *verdict.remedies) if verdict.reason else ())
-    return PlayedStory(verdict, played.events, "\n".join(lines))
+    return PlayedStory(verdict, played.events, printable("\n".join(lines)))
 
 
 def _away_from(verdict: Verdict, folder: Path) -> Verdict:

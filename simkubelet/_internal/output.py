@@ -66,11 +66,6 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda found: escape(found[0]), text)
 
 
-def one_line(text: str) -> str:
-    """The same for text that has to be one line: newlines are escapes, too."""
-    return visible(text).replace("\n", _NAMED["\n"])
-
-
 def unprintable(text: str) -> list[int]:
     """Where text has characters that are not printed: control characters, and those that begin a workflow command.
 
@@ -85,6 +80,11 @@ def unprintable(text: str) -> list[int]:
 def printable(text: str) -> str:
     """Text with an escape for each of these."""
     return _UNPRINTABLE.sub(lambda found: found[0][:-1] + escape(found[0][-1]), text)
+
+
+def one_line(text: str) -> str:
+    """The same for text that has to be one line: newlines are escapes, too."""
+    return printable(text).replace("\n", _NAMED["\n"])
 
 
 class UnreadError(SimkubeletError):

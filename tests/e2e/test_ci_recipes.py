@@ -118,8 +118,8 @@ def test_action_fails_with_a_plugin_that_fails(job: Runner) -> None:
 
 
 def test_plugin_cannot_write_markdown_or_commands(job: Runner) -> None:
-    said = r"```\\n<b>bold</b>\\r\\n::error::x\\r##[error]x\\e[2J"
-    (job.folder / "broken").write_text(f"#!/bin/sh\nprintf '{said}' >&2\nexit 4\n".replace("\\\\", "\\"))
+    said = r"```\n<b>bold</b>\r\n::error::x\r##[error]x\e[2J"
+    (job.folder / "broken").write_text(f"#!/bin/sh\nprintf '{said}' >&2\nexit 4\n")
     (job.folder / "broken").chmod(0o755)
 
     done = job(command="./broken", package="simkubelet")

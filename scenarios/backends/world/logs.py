@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Final
 
-from simkubelet.host import rotated_files
+from simkubelet.host import one_line, rotated_files
 from simkubelet.model.errors import InputError
 from simkubelet.node_tree import open_without_links
 
@@ -125,7 +125,7 @@ def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
     with open_without_links(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = _COLOURS.sub("", file.read().decode(errors="replace")).splitlines()[-count:]
-    return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
+    return tuple(map(_shown, lines))
 
 
 def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
@@ -144,7 +144,7 @@ def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
     words = _exit_line(log, begin)
     if not words and is_rotated and (rotated := rotated_files(log)):
         words = _exit_line(rotated[-1], 0)
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+    return _shown(words)
 
 
 def _exit_line(log: Path, begin: int) -> str:
@@ -164,6 +164,11 @@ def _exit_line(log: Path, begin: int) -> str:
         # Not there, or a link in its place.
         return ""
     return cause or text.strip().rpartition("\n")[2].strip()
+
+
+def _shown(line: str) -> str:
+    """A line for a message, whatever a program has written."""
+    return one_line(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
 def _cause_in(text: str) -> str:

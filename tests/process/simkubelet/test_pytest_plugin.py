@@ -15,6 +15,7 @@ from shutil import copytree, ignore_patterns
 import pytest
 
 from simkubelet.apis import deviceplugin
+from tests.support.obeyed import WORKFLOW_COMMAND, is_harmless
 from tests.support.patience import PROGRAM_LIMIT_S, eventually
 
 from .pytest_project import INI, Project
@@ -218,6 +219,25 @@ def test_failures_show_expected_actual_trace_and_log(project: Project) -> None:
     ):
         assert line in printed
     assert project.leftovers() == []
+
+
+def test_failures_show_no_control_characters(project: Project) -> None:
+    said = r"printf 'a\033[2J\r\n::error::b\302\233 \043\043[error]c' >&2; exit 3"
+    project.write("seats.story.yaml", STORY.replace(str(PLUGIN), str(["sh", "-c", said])))
+    project.write(
+        "test_failures.py",
+        f"""
+    def test_broken_plugin(simkubelet_plugin):
+        simkubelet_plugin("sh", "-c", {said!r})
+""",
+    )
+
+    status, printed = project.run()
+
+    assert status == 1
+    assert "error::b" in printed
+    assert is_harmless(printed)
+    assert not WORKFLOW_COMMAND.search(printed)
 
 
 def test_wrong_story_is_an_error_of_one_line_at_its_place(project: Project) -> None:

@@ -140,4 +140,4 @@ def test_part_that_is_escaped_leaves_the_colours_of_the_others() -> None:
 
 
 def test_line_of_a_story_is_one_line_whatever_it_says() -> None:
-    assert lines(replace(FAILED, reason="a\n::error::b\x1b[2J"))[0].endswith(r"  1.50 s  a\n::error::b\x1b[2J")
+    assert lines(replace(FAILED, reason="a\n::error::b\x1b[2J"))[0].endswith(r"  1.50 s  a\n\x3a:error::b\x1b[2J")
