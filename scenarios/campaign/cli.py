@@ -106,7 +106,8 @@ def campaign(
       simkubelet campaign --scheduler tcp://host:8786   on the workers of a dask scheduler
 
     Exit status: 0 nothing was found; 1 there are findings, those of earlier runs among them; 2 the input cannot be
-    used; 3 the machine failed, such as a killed worker; 130 after Ctrl-C. All end with what was found so far.
+    used; 3 the machine failed, such as a killed worker; 130 after Ctrl-C, 141 when nobody reads the output any more.
+    All end with what was found so far.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .command import Settings, run_campaign
 

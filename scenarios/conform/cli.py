@@ -88,7 +88,7 @@ def conform(
     warning is a rule that the plugin breaks and that no pod notices. docs/conformance.md explains each check.
 
     Exit status: 0 no check failed, 1 one failed or the plugin does not register, 2 bad input, 3 the machine failed,
-    130 interrupted with Ctrl-C, 143 with SIGTERM.
+    130 interrupted with Ctrl-C, 143 with SIGTERM, 141 when nobody reads the output any more.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..play.console import console
     from .checks import all_checks, selected

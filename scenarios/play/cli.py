@@ -245,7 +245,8 @@ def run(
     A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
 
     Exit status: 0 all passed or skipped; else 1 a story failed; else 2 a story has an error, or the input cannot be
-    used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM.
+    used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM, 141 when
+    nobody reads the output any more.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..story.stories import builtin, chosen, find, selected, tagged
     from .job import BackendName, Options

@@ -16,6 +16,7 @@ from rich.text import Text
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
 from scenarios.play.console import Screen, _Console, workspace
 from simkubelet._internal.output import printable
+from tests.support.doc_pages import ROOT
 from tests.support.obeyed import ANY_TEXT
 
 SUMMARIES = {"fine": "All is [well].", "a-failing-one": "It fails.", "far": "It is far.", "later": "It waits."}
@@ -141,3 +142,9 @@ def test_part_that_is_escaped_leaves_the_colours_of_the_others() -> None:
 
 def test_line_of_a_story_is_one_line_whatever_it_says() -> None:
     assert lines(replace(FAILED, reason="a\n::error::b\x1b[2J"))[0].endswith(r"  1.50 s  a\n\x3a:error::b\x1b[2J")
+
+
+def test_rich_prints_through_the_console_that_escapes() -> None:
+    sources = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "scenarios").rglob("*.py")}
+
+    assert [str(path) for path, text in sources.items() if re.search(r"\bConsole\(", text)] == []

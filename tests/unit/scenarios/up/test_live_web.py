@@ -22,8 +22,14 @@ from scenarios.up.controls import live_action
 from scenarios.up.web import MOST_STREAMS, LivePage
 from simkubelet.model.errors import HostError, InputError, PluginError
 from simkubelet.model.events import KubeletStarted, PodStatusUpdated
+from tests.support.obeyed import is_harmless
 
-ERRORS = {"input": InputError("no node 'x'"), "plugin": PluginError("no GPU is free"), "host": HostError("no disk")}
+ERRORS = {
+    "input": InputError("no node 'x'"),
+    "plugin": PluginError("no GPU is free"),
+    "host": HostError("no disk"),
+    "odd": InputError("no node '\u202e\x9b\udc80'"),
+}
 
 
 class World:
@@ -116,6 +122,17 @@ async def test_own_page_is_answered_by_both_names(world: World) -> None:
     for name in ("localhost", "127.0.0.1"):
         headers = {"Host": f"{name}:{port}", "Origin": f"http://{name}:{port}"}
         assert (await world.ask(headers=headers))[0] == 200
+
+
+async def test_page_gets_no_control_characters(world: World) -> None:
+    odd = "\x1b[2J\u202e\x9b\udc80\u2028"
+    async with stream(world) as response:
+        world.record.append(PodStatusUpdated(odd, odd, odd, odd))
+        while not (shown := await next_data(response))["moments"]:
+            pass
+
+    assert is_harmless(json.dumps(shown, ensure_ascii=False))
+    assert await world.step("odd") == (400, r"no node '\u202e\x9b\udc80'" + "\n")
 
 
 async def test_each_server_has_a_token_of_its_own(world: World) -> None:
