@@ -13,7 +13,6 @@ if typing.TYPE_CHECKING:
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.output import (
-        UnreadError,
         escape,
         is_unread,
         one_line,
@@ -37,7 +36,6 @@ else:
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.piped_log": ("PipedLog", "rotated_files"),
             ".._internal.output": (
-                "UnreadError",
                 "escape",
                 "is_unread",
                 "one_line",
@@ -58,7 +56,6 @@ __all__ = [
     "LazyModule",
     "NodeView",
     "PipedLog",
-    "UnreadError",
     "check_sandbox",
     "contain_failures",
     "escape",

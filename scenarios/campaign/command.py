@@ -16,8 +16,8 @@ from typing import Final
 
 import click
 
-from simkubelet.host import UnreadError, is_unread, one_line
-from simkubelet.model.errors import HostError, PluginError
+from simkubelet.host import is_unread, one_line
+from simkubelet.model.errors import HostError, PluginError, UnreadError
 
 from ..play.interruption import Interrupted
 from ..report.written import Kind, make_folder, make_place, page_in, written_for

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from simkubelet.host import UnreadError, output_pipe
-from simkubelet.model.errors import SimkubeletError
+from simkubelet.host import output_pipe
+from simkubelet.model.errors import SimkubeletError, UnreadError
 
 T = TypeVar("T")
 

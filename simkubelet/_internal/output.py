@@ -13,7 +13,6 @@ import io
 import os
 import re
 import select
-import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -21,11 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO, cast
 
-from ..model.errors import HostError, SimkubeletError
+from ..model.errors import HostError, SimkubeletError, UnreadError
 
 __all__ = [
     "Output",
-    "UnreadError",
     "escape",
     "is_unread",
     "one_line",
@@ -85,13 +83,6 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The same for text that has to be one line: newlines are escapes, too."""
     return printable(text).replace("\n", _NAMED["\n"])
-
-
-class UnreadError(SimkubeletError):
-    """Nobody reads standard output any more; the command ends quietly, with the status of one that SIGPIPE ends."""
-
-    exit_status = 128 + signal.SIGPIPE
-    lines = ()
 
 
 class Output(io.TextIOBase):

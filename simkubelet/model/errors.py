@@ -5,16 +5,25 @@
     SimkubeletError
     ├── InputError          what the caller gave cannot be used           exit 2
     ├── PluginError         a plugin broke the kubelet's contract         exit 1
-    └── HostError           the machine could not do what was needed      exit 3
+    ├── HostError           the machine could not do what was needed      exit 3
+    └── UnreadError         nobody reads standard output any more         exit 141
 
-Each message is one line: what, where, how to fix. Two errors are none of these, and their messages are the kubelet's:
-an `AllocationError` ends the admission of a pod, a `KubeletPanicError` a simulated kubelet process, as some sequences
-do to real kubelets.
+Each message is one line: what, where, how to fix; the last has none. Two errors are none of these, and their messages
+are the kubelet's: an `AllocationError` ends the admission of a pod, a `KubeletPanicError` a simulated kubelet process,
+as some sequences do to real kubelets.
 """
 
 from __future__ import annotations
 
-__all__ = ["AllocationError", "HostError", "InputError", "KubeletPanicError", "PluginError", "SimkubeletError"]
+__all__ = [
+    "AllocationError",
+    "HostError",
+    "InputError",
+    "KubeletPanicError",
+    "PluginError",
+    "SimkubeletError",
+    "UnreadError",
+]
 
 
 class SimkubeletError(Exception):
@@ -39,6 +48,13 @@ class HostError(SimkubeletError):
     """The machine could not do what was needed; nothing can be said about the plugin."""
 
     exit_status = 3
+
+
+class UnreadError(SimkubeletError):
+    """Nobody reads standard output any more; the command ends quietly, with the status of one that SIGPIPE ends."""
+
+    exit_status = 141
+    lines = ()
 
 
 class AllocationError(Exception):

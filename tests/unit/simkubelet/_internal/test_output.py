@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
-from simkubelet._internal.output import Output, UnreadError, is_unread, one_line, printable, standard_streams, visible
-from simkubelet.model.errors import HostError
+from simkubelet._internal.output import Output, is_unread, one_line, printable, standard_streams, visible
+from simkubelet.model.errors import HostError, UnreadError
 from tests.support.obeyed import ANY_TEXT, WORKFLOW_COMMAND, is_harmless
 
 
