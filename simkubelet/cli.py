@@ -174,6 +174,12 @@ def _run(arguments: Sequence[str] | None, output: Output) -> int:
         return 0 if error is output.error else _failed(error)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted; everything was ended", status=INTERRUPTED)
+    except Exception:
+        # A mistake of ours; but what it says may be of others, so it is printed here.
+        from traceback import print_exc
+
+        print_exc()
+        return 1
 
 
 def _failed(error: SimkubeletError | OSError) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from ..errors import DifferenceError, InputError
 from ..files.folder import host_errors
 from ..machine.containers import DEFAULT_KIND, cdi_spec
 from ..machine.machine import Machine
+from ..output import print_styled
 from . import directory_option
 
 _BEGINNING: Final = 4096
@@ -35,7 +37,11 @@ def profiles(name: str | None, schema: bool) -> None:
         click.echo(json.dumps(Profile.model_json_schema(by_alias=True), indent=2))
         return
     if name is not None:
-        click.echo(profile_text(name), nl=False)
+        if sys.stdout.isatty():
+            click.echo(profile_text(name), nl=False)
+        else:
+            # The text as it is, for a profile of the user's own.
+            print_styled(profile_text(name))
         return
     for known in profile_names():
         click.echo(f"{known:12} {load_profile(known).description}")

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from .._internal.output import one_line
 from ..devices.plugin_folder import PluginFolder
 from ..model.errors import InputError, SimkubeletError
 from ..model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, SUPPORTED, version
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"error: {message}", err=True)
+    click.echo(one_line(f"error: {message}"), err=True)
 
 
 if __name__ == "__main__":
