@@ -61,7 +61,8 @@ class Results:
         default_seed: The seed of a new campaign.
 
     Raises:
-        InputError: The file cannot be made or read, is something else, or has a campaign with another seed.
+        InputError: The file cannot be made or read, is something else, has a campaign with another seed, or one goes on.
+        HostError: The disk is full.
     """
 
     format: ClassVar[str] = "simkubelet campaign 1"
@@ -79,8 +80,11 @@ class Results:
             self.seed = self._prepare(seed, default_seed)
         except sqlite3.Error as error:
             self._close()
-            kind = HostError if "disk" in str(error) else InputError
-            raise kind(f"--results: {path} is no file of a campaign: {error}; name another file") from None
+            if "disk" in str(error):
+                raise HostError(
+                    f"--results: {path} cannot be written: {error}; make room or name another file"
+                ) from None
+            raise InputError(f"--results: {path} is no file of a campaign: {error}; name another file") from None
         except BaseException:
             self._close()
             raise

@@ -49,7 +49,7 @@ from ..trace.trace import Broadcast
 from .control_socket import server_of, serving
 from .controls import Controls
 from .nodes import LiveNodes, keep_until_interrupted
-from .running import About, claimed, control_socket, introduce, kubeconfig_path, written
+from .running import About, claimed, control_socket, introduce, kubeconfig_path, write_secret, written
 
 _AFTER_EXPIRY_S: Final = 1.0
 
@@ -180,8 +180,7 @@ class LiveCluster:
         """A file below the nodes' folder that lets plugins in at the API server."""
         path = self._folder / ".kubeconfig"
         if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(json.dumps(self.api.kubeconfig()))
+            write_secret(path, json.dumps(self.api.kubeconfig()))
         return path
 
 

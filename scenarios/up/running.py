@@ -82,8 +82,25 @@ def kubeconfig_path(folder: Path) -> Path:
 
 
 def introduce(folder: Path, about: About) -> None:
-    """Write down what others find the cluster of a folder by, once it takes commands."""
-    (folder / _ABOUT).write_text(json.dumps(asdict(about)), encoding="utf-8")
+    """Write down what others find the cluster of a folder by, once it takes commands.
+
+    Raises:
+        HostError: there is no space left.
+    """
+    write_secret(folder / _ABOUT, json.dumps(asdict(about)))
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file in a folder of ours, which only its user can read.
+
+    Raises:
+        HostError: there is no space left.
+    """
+    try:
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 @contextmanager

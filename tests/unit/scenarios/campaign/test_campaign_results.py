@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scenarios.campaign.player import Played
 from scenarios.campaign.results import Results
 from scenarios.campaign.shrinker import Shrunk
-from simkubelet.model.errors import InputError
+from simkubelet.model.errors import HostError, InputError
 
 Play = Callable[..., Played]
 
@@ -137,6 +137,16 @@ def test_file_of_another_version_is_refused(ended: Path) -> None:
 
     with pytest.raises(InputError, match="is of another version or kind of campaign"):
         Results(ended, None, 0)
+
+
+def test_full_disk_is_not_the_files_fault(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(results: Results, seed: int | None, default_seed: int) -> int:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Results, "_prepare", full)
+
+    with pytest.raises(HostError, match=r"^--results: .* cannot be written: database or disk is full; make room or"):
+        Results(file, None, 0)
 
 
 def test_file_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:

@@ -195,3 +195,11 @@ def test_kubeconfig_on_a_full_disk_is_not_left_half_written(tmp_path: Path, monk
         pass
 
     assert not path.exists()
+
+
+def test_file_of_a_cluster_on_a_full_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / "about.json").symlink_to("/dev/full")
+
+    refused = f"^{tmp_path / 'about.json'}: cannot be written: No space left on device$"
+    with pytest.raises(HostError, match=refused):
+        running.introduce(tmp_path, About(Server(""), ()))
