@@ -61,7 +61,8 @@ class Results:
         default_seed: The seed of a new campaign.
 
     Raises:
-        InputError: The file cannot be made or read, is something else, has a campaign with another seed, or one goes on.
+        InputError: The file cannot be made or read, is something else, or has a campaign that goes on or has another
+            seed.
         HostError: The disk is full.
     """
 

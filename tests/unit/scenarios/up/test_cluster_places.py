@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,22 @@ def test_folder_with_files_of_the_user_is_refused_and_stays(home: Path) -> None:
         pass
 
     assert [path.name for path in (home / "one").iterdir()] == ["letter"]
+
+
+@pytest.mark.parametrize("command", [["up"], ["up", "--name", "one"]])
+def test_command_in_the_place_of_a_users_folder_is_one_line_and_2(
+    home: Path, command: list[str], run_cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    folder = home / (command[-1] if "--name" in command else "simkubelet")
+    folder.mkdir(parents=True)
+    (folder / "letter").touch()
+    home.chmod(0o700)
+
+    status, out, err = run_cli(*command)
+
+    refused = f"error: {folder}: has files that are not of simkubelet; move it away or choose another --name\n"
+    assert (status, out, err) == (2, "", refused)
+    assert [path.name for path in folder.iterdir()] == ["letter"]
 
 
 def test_link_in_a_folders_place_is_refused_and_not_followed(home: Path, tmp_path: Path) -> None:
