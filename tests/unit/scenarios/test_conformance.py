@@ -22,7 +22,7 @@ from scenarios.story.check_spec import Needs, StandsFor
 from scenarios.story.document import DocumentError
 from scenarios.story.verbs.plugin_action import StubAction
 from scenarios.story.verbs.pod_action import Apply
-from simkubelet.model.errors import InputError
+from simkubelet.model.errors import HostError, InputError
 from tools.generate import conformance_page
 
 CHECKS = all_checks()
@@ -261,6 +261,18 @@ def test_file_that_cannot_be_written_is_found_before_the_first_check(tmp_path: P
 
     with pytest.raises(InputError, match="cannot be written: Not a directory"):
         Report(Console(file=io.StringIO()), [], **{option: tmp_path / "file" / "x"})
+
+
+def test_results_are_printed_though_the_disk_is_full(tmp_path: Path) -> None:
+    out, file = io.StringIO(), tmp_path / "junit.xml"
+    report = Report(Console(file=out), [], junit=file)
+    file.unlink()
+    file.symlink_to("/dev/full")
+
+    with pytest.raises(HostError, match=f"^--junit: '{file}' cannot be written: No space left on device$"):
+        report.finish()
+
+    assert out.getvalue().rstrip().endswith(" s")
 
 
 def test_page_is_that_of_the_checks() -> None:
