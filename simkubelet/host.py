@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
         visible,
     )
     from ._internal.piped_log import PipedLog, rotated_files
-    from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
+    from ._internal.sandbox import NodeView, check_sandbox, has_strangers, is_stand_in, sandboxed, tied_to_parent
 else:
     from ._internal import lazy
 
@@ -34,7 +34,6 @@ else:
             ".._internal.doors": ("DOORS", "Door", "contain_failures"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
-            ".._internal.piped_log": ("PipedLog", "rotated_files"),
             ".._internal.output": (
                 "escape",
                 "is_unread",
@@ -45,7 +44,15 @@ else:
                 "unprintable",
                 "visible",
             ),
-            ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
+            ".._internal.piped_log": ("PipedLog", "rotated_files"),
+            ".._internal.sandbox": (
+                "NodeView",
+                "check_sandbox",
+                "has_strangers",
+                "is_stand_in",
+                "sandboxed",
+                "tied_to_parent",
+            ),
         },
     )
 
@@ -60,6 +67,7 @@ __all__ = [
     "contain_failures",
     "escape",
     "find_library",
+    "has_strangers",
     "is_stand_in",
     "is_unread",
     "module_name",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from simkubelet.cluster import (
     all_strategies,
     ensure_priority_classes,
 )
+from simkubelet.host import has_strangers
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, version
 
@@ -88,6 +90,7 @@ class LiveCluster:
         folder: where the nodes' folders are made.
 
     Attributes:
+        folder: The same.
         live: Its nodes.
         api: Its API server.
         controls: What can be done to the nodes.
@@ -95,7 +98,7 @@ class LiveCluster:
 
     def __init__(self, spec: ClusterSpec, folder: Path) -> None:
         self._spec = spec
-        self._folder = folder
+        self.folder = folder
         self._group = asyncio.TaskGroup()
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
@@ -178,7 +181,7 @@ class LiveCluster:
     @property
     def kubeconfig(self) -> Path:
         """A file below the nodes' folder that lets plugins in at the API server."""
-        path = self._folder / ".kubeconfig"
+        path = self.folder / ".kubeconfig"
         if not path.exists():
             write_secret(path, json.dumps(self.api.kubeconfig()))
         return path
@@ -244,3 +247,15 @@ def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path, page: 
         click.echo(line)
     if page is not None:
         click.echo(f"  live page: {page}")
+    if os.geteuid() == 0:
+        click.echo(f"  as root: {_rights(cluster.folder)}")
+
+
+def _rights(folder: Path) -> str:
+    """What the plugins and containers of a root user may do on the host."""
+    if has_strangers(folder):
+        return "foreign plugins and containers run as a user of their own, who has no rights on this machine"
+    return (
+        "foreign plugins and containers are root on this machine, without most capabilities, as user namespaces or "
+        f"idmapped mounts do not work in {folder}; run as a user, or choose another --dir"
+    )

@@ -26,6 +26,7 @@ from simkubelet.model.events import (
 )
 from simkubelet.model.pod import Container, Pod
 from simkubelet.node import NodeContext
+from simkubelet.runtime import check_bubblewrap
 
 from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
@@ -34,7 +35,7 @@ from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins
 from ..evaluation.verdict import single_errors
 from ..play.interruption import run_interruptibly
-from ..story.specs import NodeSpec, PluginSpec
+from ..story.specs import NodeSpec, PluginSpec, Runtime
 from ..story.stub_spec import Serves
 from ..trace.trace import Broadcast
 from .plugin_images import PluginImages
@@ -108,6 +109,9 @@ class LiveNodes:
             InputError: A folder cannot hold sockets, or there is no such GPU.
             HostError: The machine cannot do it.
         """
+        specs = tuple(specs)
+        if any(spec.runtime is Runtime.PROCESS for spec in specs):
+            await asyncio.to_thread(check_bubblewrap)
         for spec in specs:
             node = SimNode(spec, self._folder / spec.name)
             await self._add(node, cluster, kubeconfig)

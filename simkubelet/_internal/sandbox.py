@@ -22,13 +22,17 @@ from ..model.errors import HostError
 from . import bundle, enter_view
 from .enter_view import is_stand_in
 
-__all__ = ["NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"]
+__all__ = ["NodeView", "check_sandbox", "has_strangers", "is_stand_in", "sandboxed", "tied_to_parent"]
 
 _PROGRAM: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from _internal import enter_view; sys.exit(enter_view.main(sys.argv[1:]))"
 )
 """Imports the module from its folder: a file that is run is compiled at each start, an imported one only once."""
+_PROBE: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from _internal import isolation; isolation.Stranger().owning(sys.argv[2])"
+)
 _LAUNCHER: Final = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(enter_view.__file__).parents[1]))
 
 
@@ -84,6 +88,12 @@ def tied_to_parent(command: Sequence[str]) -> list[str]:
     Where there is no ``setpriv`` (util-linux) it is `command` itself.
     """
     return ["setpriv", "--pdeathsig", "KILL", "--", *command] if shutil.which("setpriv") else list(command)
+
+
+def has_strangers(folder: Path) -> bool:
+    """Whether root's plugins and containers with a node in a folder are another user for the host."""
+    command = [*_LAUNCHER[:-2], _PROBE, _LAUNCHER[-1], str(folder)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def check_sandbox() -> None:

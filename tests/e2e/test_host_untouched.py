@@ -6,7 +6,9 @@ other process of the machine changes them: each is looked at before and after, a
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 
 from simkubelet.model.errors import HostError
 from simkubelet.runtime.bubblewrap import check_bubblewrap
+from tests.support.attacks import Victim
 from tests.support.patience import PROGRAM_LIMIT_S
 
 CATALOG = Path(__file__).resolve().parent.parent.parent / "scenarios" / "catalog"
@@ -37,6 +40,7 @@ done
 for folder in dev etc run; do cp -a "/$folder/." "$scratch/$folder/" 2>/dev/null || true; done
 for entry in /var/lib/*; do mkdir "$scratch/var/lib/${entry##*/}"; done
 for folder in dev etc run tmp var/lib; do mount --bind "$scratch/$folder" "/$folder"; done
+mkdir -p /etc/ssl/private; echo key >/etc/ssl/private/skt.key; chmod 600 /etc/ssl/private/skt.key
 exec "$@"
 """
 
@@ -80,6 +84,7 @@ description: A foreign plugin writes wherever it can.
 nodes:
   - name: node-1
     gpus: {profile: t4, count: 1}
+    runtime: process
     files: [/etc/gophers/g1, /dev/skt0, /run/skt/file]
 plugins:
   - name: foreign
@@ -89,6 +94,15 @@ steps:
   - createFile: {path: /dev/skt1}
   - createFile: {path: /var/lib/skt/file}
   - removeFile: {path: /dev/skt0}
+  - apply:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: attacker}
+      spec:
+        restartPolicy: Never
+        containers:
+          - {name: main, image: none, command: ATTACK}
+  - expect: {pod: attacker, phase: Succeeded}
   - killPlugin: {plugin: foreign}
   - expect: {node: node-1, capacity: {lixueduan.com/gopher: 1}}
 """
@@ -98,6 +112,9 @@ for folder in / /dev /dev/shm /etc /etc/cdi /etc/ssl /run /run/cdi /tmp /var/tmp
     touch "$folder/skt-wrote"; mkdir "$folder/skt-made"; ln -s /nowhere "$folder/skt-link"
 done 2>/dev/null
 rm -f /dev/null /dev/zero /etc/hosts; mv /dev/full /dev/null; chmod 600 /dev/zero /etc/hosts; ln -sf x /dev/null
+chmod 600 /dev/nvidia0
+succeeded=$(ATTACK) || exit 1
+[ -z "$succeeded" ] || { echo "succeeded: $succeeded"; exit 1; }
 if [ -n "$SKT_FIFO" ]; then exec 9>"$SKT_FIFO"; echo up >&9; fi
 exec simkubelet plugin gopher
 """
@@ -117,13 +134,20 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture
+def victim(folder: Path) -> Iterator[Victim]:
+    with Victim(folder) as victim:
+        yield victim
+
+
 @pytest.mark.slow
-def test_nothing_of_the_host_changes(folder: Path) -> None:
+def test_nothing_of_the_host_changes(folder: Path, victim: Victim) -> None:
     nodes, story, fifo = folder / "nodes", folder / "foreign.yaml", folder / "fifo"
     nodes.mkdir()
     os.mkfifo(fifo)
-    story.write_text(STORY.replace("FOLDER", str(folder)))
-    (folder / "plugin").write_text(PLUGIN)
+    attack = [*victim.argv("python"), "--fail"]
+    story.write_text(STORY.replace("FOLDER", str(folder)).replace("ATTACK", json.dumps(attack)))
+    (folder / "plugin").write_text(PLUGIN.replace("ATTACK", shlex.join(victim.argv())))
     play = [
         sys.executable,
         "-c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -44,10 +45,21 @@ def refused(command_server: CommandServer) -> Callable[[Path, str], str]:
     return run
 
 
+def test_cluster_whose_containers_cannot_run_is_refused(scratch: Path, command_server: CommandServer) -> None:
+    env = {**environment(scratch), "PATH": str(scratch)}
+
+    done = command_server.run("simkubelet", ["up", "--runtime", "process"], scratch, env)
+
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1), done.stderr
+    assert done.stderr.startswith("error: bwrap not found: ")
+    assert "apt-get install bubblewrap" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_cluster_that_is_interrupted_leaves_nothing(number: signal.Signals) -> None:
     with live_cluster("--nodes 2 --profile t4 --gpus 1") as cluster:
         assert cluster.introduction.startswith("cluster 'simkubelet' is up: 2 nodes, Kubernetes 1.34; Ctrl-C ends it\n")
+        assert cluster.introduction.count("  as root: ") == (os.geteuid() == 0)
 
         said = cluster.interrupt(number)
 

@@ -107,6 +107,8 @@ for name, attack in attacks.items():
     except OSError:
         continue
     print(name)
+    if sys.argv[6:] == ["--fail"]:
+        sys.exit(f"succeeded: {name}")
 """
 
 

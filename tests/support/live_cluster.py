@@ -183,10 +183,12 @@ def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[Live
 
 
 def _introduction(process: subprocess.Popen[str], has_page: bool) -> str:
-    """The lines that a running cluster prints; the first one has the number of nodes, the last one may have a page."""
+    """The lines that a running cluster prints; the first one has the number of nodes, the last ones may have a page
+    and what root should know.
+    """
     assert process.stdout is not None
     first = process.stdout.readline()
     found = re.search(r"(\d+) nodes?,", first)
     if found is None:
         raise AssertionError(f"{first}{process.communicate(timeout=LIMIT_S)}")
-    return first + "".join(process.stdout.readline() for _ in range(int(found[1]) + 1 + has_page))
+    return first + "".join(process.stdout.readline() for _ in range(int(found[1]) + 1 + has_page + (os.geteuid() == 0)))
