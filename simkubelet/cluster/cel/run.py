@@ -30,7 +30,13 @@ class Run:
         self.cost = 0
 
     def charge(self, cost: int) -> None:
-        self.cost += cost
+        """Add what a step costs.
+
+        Raises:
+            LimitError: that is more than the limit, or it was before.
+        """
+        if self.cost <= self.limit:
+            self.cost += cost
         if self.cost > self.limit:
             raise LimitError
 

@@ -92,7 +92,7 @@ class DeviceSelector:
             value = self.step(Run({"device": device}, COST_LIMIT))
         except (EvaluationError, LimitError) as error:
             raise SelectorError(str(error)) from None
-        except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        except Exception as error:
             raise SelectorError(f"{type(error).__name__}: {error}") from error
         if not isinstance(value, bool):
             kind = type_of(value)

@@ -22,6 +22,7 @@ from simkubelet.model.version import version
 NAMES = {
     "DeviceClass": "deviceclasses",
     "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
     "ResourceSlice": "resourceslices",
 }
 
@@ -39,13 +40,13 @@ class Server:
     def create(self, kind: str, spec: JSON, of_version: str = "v1") -> JSON:
         form, body = self.read(kind, spec, of_version)
         write = Write()
-        stored = self.registry.create(form, "" if kind != "ResourceClaim" else "default", body, write)
+        stored = self.registry.create(form, "default" if form.namespaced else "", body, write)
         self.warnings = write.warnings
         return stored
 
     def update(self, kind: str, spec: JSON, of_version: str = "v1") -> JSON:
         form, body = self.read(kind, spec, of_version)
-        namespace = "" if kind != "ResourceClaim" else "default"
+        namespace = "default" if form.namespaced else ""
 
         def change(old: JSON) -> JSON:
             return {**old, "spec": body["spec"]}
@@ -145,6 +146,51 @@ TWICE = {"devices": {"requests": [claim()["devices"]["requests"][0]] * 2}}
 )
 def test_refusal_has_the_words_of_the_minor(minor: str, kind: str, spec: JSON, refusal: str) -> None:
     assert refusals(Server(minor), kind, spec) == [refusal]
+
+
+NUMBERS = str(list(range(60)))
+COSTLY = {
+    "loops": f"{NUMBERS}.all(x, {NUMBERS}.all(y, {NUMBERS}.all(z, x + y + z >= 0)))",
+    "strings": f'"a"{""".replace("a", "aa")""" * 27}.size() > 0',
+}
+
+
+@pytest.mark.parametrize("minor", ["1.34", "1.35", "1.36", "1.37"])
+@pytest.mark.parametrize("attack", COSTLY)
+@pytest.mark.parametrize(
+    ("kind", "of_version", "spec", "path"),
+    [
+        ("DeviceClass", "v1", lambda selectors: {"selectors": selectors}, "spec"),
+        (
+            "ResourceClaim",
+            "v1",
+            lambda selectors: claim(selectors=selectors),
+            "spec.devices.requests[0].exactly",
+        ),
+        (
+            "ResourceClaim",
+            "v1beta1",
+            lambda selectors: {
+                "devices": {"requests": [{"name": "gpu", "deviceClassName": "c", "selectors": selectors}]}
+            },
+            "spec.devices.requests[0].exactly",
+        ),
+        (
+            "ResourceClaimTemplate",
+            "v1",
+            lambda selectors: {"spec": claim(selectors=selectors)},
+            "spec.spec.devices.requests[0].exactly",
+        ),
+    ],
+)
+def test_selector_that_may_cost_too_much_is_refused(
+    minor: str, attack: str, kind: str, of_version: str, spec: Any, path: str
+) -> None:
+    written = spec([{"cel": {"expression": COSTLY[attack]}}])
+
+    assert refusals(Server(minor), kind, written, of_version) == [
+        f"{path}.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"
+    ]
 
 
 @pytest.mark.parametrize(
