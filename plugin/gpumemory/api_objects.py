@@ -22,6 +22,8 @@ __all__ = ["Node", "Pod", "amount", "oldest_first", "polled", "unsigned"]
 _log = logging.getLogger(__name__)
 
 _LARGEST_UNSIGNED: Final = 2**64 - 1
+_MOST_DIGITS: Final = 21
+"""A number of as many is too large."""
 _SUFFIXES: Final = {
     **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
     **{
@@ -102,6 +104,7 @@ def unsigned(text: str | None) -> int | None:
     """A number as Go's strconv.ParseUint reads it in 64 bits; None where it does not."""
     if text is None or not (text.isascii() and text.isdigit()):
         return None
+    text = text.lstrip("0")[:_MOST_DIGITS] or "0"
     return number if (number := int(text)) <= _LARGEST_UNSIGNED else None
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.documents import load_yaml, read_file
+from simkubelet.apis.integers import parse_int
 
 from ..apiserver import ApiError, ServerAccess
 from ..command.launch import launch
@@ -175,7 +176,7 @@ class VolcanoPlugin(SharedGpuPlugin):
 
     def _indices(self, pod: Pod) -> list[int]:
         try:
-            indices = [int(text) for text in pod.annotations.get(_INDEX, "").split(",")]
+            indices = [parse_int(text) for text in pod.annotations.get(_INDEX, "").split(",")]
         except ValueError:
             raise AllocationRefusedError("failed to find gpu ids") from None
         if not set(indices) <= {gpu.index for gpu in self._gpus}:

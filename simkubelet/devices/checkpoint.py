@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from .._internal.native import fnv1a
 from ..apis.deviceplugin import ContainerAllocateResponse
+from ..apis.integers import parse_int
 from ..golang.text import InvalidJsonError, json_list, json_string, read_json, spew_list, spew_lists
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
@@ -198,7 +199,7 @@ def _response(entry: Mapping[str, Any]) -> bytes | None:
 
 def _devices(entry: Mapping[str, Any]) -> list[tuple[int, Sequence[str] | None]] | None:
     held = entry.get("DeviceIDs")
-    return None if held is None else [(int(node), ids) for node, ids in held.items()]
+    return None if held is None else [(parse_int(node), ids) for node, ids in held.items()]
 
 
 def _before_registered(entries: str) -> str:

@@ -11,11 +11,11 @@ v1.37.0).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..apis.integers import parse_int
 from ..model.config import PolicyName, TopologySettings
 from ..model.errors import InputError
 from ..model.version import FEATURE_GATES, Difference, Version
@@ -74,8 +74,6 @@ _TRUTHS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_LARGEST_INT: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +139,10 @@ def _truth(name: str, value: str) -> bool:
 
 def _node_count(name: str, value: str) -> int:
     problem = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing "{value}": '
-    if not _INTEGER.fullmatch(value):
-        raise InputError(problem + "invalid syntax")
-    count = int(value)
-    if not -_LARGEST_INT - 1 <= count <= _LARGEST_INT:
-        raise InputError(problem + "value out of range")
+    try:
+        count = parse_int(value)
+    except ValueError as error:
+        raise InputError(problem + str(error).rpartition(": ")[2]) from None
     if count < _DEFAULT_MAX_NODES:
         raise InputError(f'the minimum value of "{name}" should not be less than {_DEFAULT_MAX_NODES}')
     return count

@@ -25,6 +25,8 @@ def test_quantities_are_whole_numbers_rounded_up(quantity: object, expected: int
         ("0", 0),
         ("18446744073709551615", 2**64 - 1),
         ("18446744073709551616", None),
+        ("9" * 5000, None),
+        ("0" * 5000 + "7", 7),
         ("-1", None),
         ("+1", None),
         ("1_000", None),

@@ -104,6 +104,7 @@ async def test_any_container_of_the_earliest_pod_may_be_meant(world: World, make
         ),
         pytest.param({"volcano.sh/predicate-time": "1"}, "failed to find gpu ids", id="no index"),
         pytest.param(predicated("1", "0,x"), "failed to find gpu ids", id="no number"),
+        pytest.param(predicated("1", "0, 1"), "failed to find gpu ids", id="space before a number"),
         pytest.param(predicated("1", "0,2"), "failed to find gpu device", id="no such GPU"),
     ],
 )

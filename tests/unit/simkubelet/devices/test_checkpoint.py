@@ -57,6 +57,7 @@ def test_node_without_pods_has_null_entries():
         ),
         pytest.param('{"Data":[1],"Checksum":1}', "checkpoint is corrupted", id="data-is-a-list"),
         pytest.param(REAL.replace('"-1"', '"x"'), "checkpoint is corrupted", id="node-is-no-number"),
+        pytest.param(REAL.replace('"-1"', '"1_0"'), "checkpoint is corrupted", id="node-with-an-underscore"),
         pytest.param(REAL.replace("ChkK", "!"), "checkpoint is corrupted", id="no-base64"),
         pytest.param(REAL.replace('"PodUID":"u1",', ""), "checkpoint is corrupted", id="entry-without-pod"),
         pytest.param('{"Data":{"PodDeviceEntries":[1]}}', "checkpoint is corrupted", id="entry-is-a-number"),

@@ -122,6 +122,14 @@ def test_settings_that_cannot_be_are_refused(settings, message):
         pytest.param(
             "1.34",
             {},
+            {MAX_NODES: "9" * 5000},
+            'unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing '
+            f'"{"9" * 5000}": value out of range',
+            id="number of 5000 digits",
+        ),
+        pytest.param(
+            "1.34",
+            {},
             {MAX_NODES: "7"},
             'the minimum value of "max-allowable-numa-nodes" should not be less than 8',
             id="number too small",
