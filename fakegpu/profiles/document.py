@@ -24,8 +24,11 @@ _LARGEST_FILE: Final = 64 << 20
 _MOST_LEVELS: Final = 32
 _KEY: Final = re.compile(r"([\w.]+): (.*)")
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """PyYAML in C where there is that: ten times as fast."""
+DUMPER: Final = type(
+    "Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {"ignore_aliases": lambda dumper, data: True}
+)
+"""The same; it writes equal parts twice, as a reader takes no aliases."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -7,9 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from simkubelet.apis.documents import read_file
+from simkubelet.apis.yaml_text import yaml_text
 
 from ..errors import UsageError
 from .pod_needs import PodNeeds
@@ -40,18 +39,7 @@ def manifest(plugin: str, arguments: Sequence[str], kubelet_dir: Path, needs: Po
         *_config_map(name, needs),
         _daemon_set(name, plugin, arguments, kubelet_dir, needs),
     ]
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
-
-
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+    return yaml_text(*objects)
 
 
 def _metadata(name: str, *, is_namespaced: bool = True) -> dict[str, Any]:

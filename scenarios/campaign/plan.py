@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import yaml
+from simkubelet.apis.yaml_text import yaml_text
 
 Step = Mapping[str, Any]
 """A step as a story has it: ``{"deletePod": {"pod": "p1"}}``."""
@@ -131,14 +131,7 @@ def story_of(plan: Plan, name: str, description: str) -> dict[str, Any]:
 
 def yaml_of(story: Mapping[str, Any]) -> str:
     """A story as the text of its file."""
-    return yaml.dump(dict(story), Dumper=_PlainDumper, sort_keys=False, width=120)
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """Writes equal parts twice, which people can read."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    return yaml_text(dict(story))
 
 
 def _steps(plan: Plan) -> Iterator[Step]:

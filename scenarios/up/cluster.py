@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Final, Self
 
 import click
-import yaml
 
+from simkubelet.apis.yaml_text import yaml_text
 from simkubelet.cluster import (
     EVENT_TTL_S,
     ApiServer,
@@ -220,7 +220,7 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
         page = await stack.enter_async_context(_served(cluster, spec)) if spec.web_port is not None else None
         await stack.enter_async_context(cluster)
         access = cluster.api.kubeconfig()
-        stack.enter_context(written(kubeconfig, yaml.safe_dump(access, sort_keys=False)))
+        stack.enter_context(written(kubeconfig, yaml_text(access)))
         await stack.enter_async_context(serving(control_socket(own), cluster.controls.perform))
         introduce(own, About(server_of(access["clusters"][0]["cluster"], own), tuple(cluster.nodes)))
         _introduce(cluster, spec, kubeconfig, page)

@@ -13,6 +13,7 @@ from typing import Final
 
 import yaml
 
+from simkubelet.apis.yaml_text import yaml_text
 from simkubelet.model.errors import HostError, InputError
 
 from ...story.model import Scenario
@@ -55,7 +56,7 @@ def with_keys_in_files(kubeconfig: str, folder: Path) -> str:
             file = folder / key.removesuffix("-data")
             file.write_bytes(base64.b64decode(about.pop(key)))
             about[file.name] = str(file)
-    return yaml.safe_dump(config)
+    return yaml_text(config)
 
 
 class KindCluster:
