@@ -16,6 +16,7 @@ from ..machine.containers import DEFAULT_KIND, cdi_spec
 from ..machine.machine import Machine
 from ..output import print_styled
 from . import directory_option
+from .numbers import Float
 
 _BEGINNING: Final = 4096
 
@@ -65,8 +66,10 @@ def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
-@click.option("--duration", default=0.0, help="How many seconds of figures over time to record; none if not given.")
-@click.option("--interval", default=1.0, show_default=True, help="Seconds between two samples.")
+@click.option(
+    "--duration", type=Float(), default=0.0, help="Seconds of figures over time to record; none if not given."
+)
+@click.option("--interval", type=Float(), default=1.0, show_default=True, help="Seconds between two samples.")
 @click.option("--anonymise", is_flag=True, help="Replace UUIDs, serial numbers and host names; leave processes out.")
 def record(output: Path | None, duration: float, interval: float, anonymise: bool) -> None:
     """Record everything that NVML answers on the machine this runs on, a real or a fake one.

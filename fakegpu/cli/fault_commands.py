@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..faults.schedule import When
 from ..machine.machine import Machine
 from ..state import layout
 from . import directory_option, gpu_argument
+from .numbers import Float, Int, IntRange
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _WAITS: Final = ("stick", "release")
@@ -24,7 +26,7 @@ _WAITS: Final = ("stick", "release")
 def _scheduled(function: _Function) -> _Function:
     """The options of a ``When``."""
     for option in (
-        click.option("--times", type=int, help="With --every: number of times; without limit if not given."),
+        click.option("--times", type=Int(), help="With --every: number of times; without limit if not given."),
         click.option("--every", metavar="DURATION", help="Repeat at this interval, such as 5s or 100ms."),
         click.option("--after", default="0", metavar="DURATION", help="Delay, such as 30s; none if not given."),
     ):
@@ -34,13 +36,13 @@ def _scheduled(function: _Function) -> _Function:
 
 @click.command()
 @gpu_argument
-@click.option("--xid", type=click.IntRange(min=1), help="XID error to report.")
-@click.option("--gi", type=int, help="With --xid: id of the affected GPU instance.")
-@click.option("--ci", type=int, help="With --gi: id of the compute instance.")
+@click.option("--xid", type=IntRange(min=1), help="XID error to report.")
+@click.option("--gi", type=Int(), help="With --xid: id of the affected GPU instance.")
+@click.option("--ci", type=Int(), help="With --gi: id of the compute instance.")
 @click.option("--lost", is_flag=True, help="Make the GPU fall off the bus.")
-@click.option("--ecc-corrected", type=int, metavar="N", help="Count N single-bit errors of the memory.")
-@click.option("--ecc-uncorrected", type=int, metavar="N", help="Count N double-bit errors of the memory.")
-@click.option("--retire", type=int, metavar="N", help="Remap N rows, or retire N pages.")
+@click.option("--ecc-corrected", type=Int(), metavar="N", help="Count N single-bit errors of the memory.")
+@click.option("--ecc-uncorrected", type=Int(), metavar="N", help="Count N double-bit errors of the memory.")
+@click.option("--retire", type=Int(), metavar="N", help="Remap N rows, or retire N pages.")
 @click.option("--hot", is_flag=True, help="Heat above the slowdown threshold, with clocks at their minimum.")
 @click.option("--links-down", metavar="LINKS", help="NVLinks to take down: 0,3 or all.")
 @_scheduled
@@ -97,10 +99,9 @@ def fail(
 def _links(text: str) -> tuple[int, ...]:
     if text == "all":
         return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--links-down {text}: write 0,3 or all") from None
+    if not re.fullmatch("[0-9]{1,9}(,[0-9]{1,9})*", text):
+        raise InputError(f"--links-down {text}: write 0,3 or all")
+    return tuple(int(part) for part in text.split(","))
 
 
 @click.command()
@@ -160,12 +161,12 @@ def plug(gpu: str, directory: Path | None) -> None:
 def _ruled(function: _Function) -> _Function:
     """The options of a rule."""
     for option in (
-        click.option("--times", type=int, help="Maximum number of calls, over all processes."),
+        click.option("--times", type=Int(), help="Maximum number of calls, over all processes."),
         click.option("--for", "lasting", metavar="DURATION", help="Duration, such as 10s; until removed if not given."),
         click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s."),
-        click.option("--seed", type=int, default=0, help="With --chance: the same seed gives the same calls."),
-        click.option("--chance", type=float, help="Probability: 0.1 for a tenth of the calls."),
-        click.option("--every", type=int, default=1, help="Every n-th call of a process."),
+        click.option("--seed", type=Int(), default=0, help="With --chance: the same seed gives the same calls."),
+        click.option("--chance", type=Float(), help="Probability: 0.1 for a tenth of the calls."),
+        click.option("--every", type=Int(), default=1, help="Every n-th call of a process."),
         click.option("--gpu", help="Only calls for this GPU (an index or a UUID)."),
     ):
         function = option(function)
@@ -244,7 +245,7 @@ def _rule_options(
 
 @fault_group.command("init")
 @click.argument("code")
-@click.option("--times", type=int, help="Number of failures, over all processes; every call fails if not given.")
+@click.option("--times", type=Int(), help="Number of failures, over all processes; every call fails if not given.")
 @click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s.")
 @directory_option
 def init(code: str, times: int | None, after: str, directory: Path | None) -> None:
@@ -287,7 +288,7 @@ def list_faults(directory: Path | None) -> None:
 
 
 @fault_group.command("clear")
-@click.argument("number", type=int, required=False)
+@click.argument("number", type=Int(), required=False)
 @directory_option
 def clear(number: int | None, directory: Path | None) -> None:
     """Take a rule or plan back, or all of them; stuck waits go on. `fakegpu heal` heals the GPUs.

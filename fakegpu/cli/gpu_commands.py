@@ -17,6 +17,7 @@ from ..machine.machine import Machine
 from ..machine.settings import SETTINGS
 from ..output import one_line, print_styled
 from . import directory_option, gpu_argument
+from .numbers import Int
 
 if TYPE_CHECKING:
     from ..mig import Mig
@@ -110,7 +111,7 @@ def _mig(directory: Path | None, gpu: str) -> Mig:
 @mig_group.command("create")
 @gpu_argument
 @click.argument("profiles", nargs=-1, required=True, metavar="PROFILE...")
-@click.option("--start", type=int, help="First memory slice, for a single profile.")
+@click.option("--start", type=Int(), help="First memory slice, for a single profile.")
 @click.option("--no-compute", is_flag=True, help="Make no compute instances, so no MIG devices.")
 @directory_option
 def create(gpu: str, profiles: tuple[str, ...], start: int | None, no_compute: bool, directory: Path | None) -> None:
@@ -169,7 +170,7 @@ def list_profiles(gpu: str, directory: Path | None) -> None:
 
 @mig_group.command("destroy")
 @gpu_argument
-@click.argument("instance", type=int, required=False)
+@click.argument("instance", type=Int(), required=False)
 @directory_option
 def destroy(gpu: str, instance: int | None, directory: Path | None) -> None:
     """Destroy a GPU instance (its id) with its compute instances, or all of GPU.

@@ -12,16 +12,19 @@ from ..load import ROOM_C, Load, Pattern
 from ..machine.machine import Machine
 from ..machine.settings import parse_size
 from . import directory_option, gpu_argument
+from .numbers import Float
 
 
 @click.command()
 @gpu_argument
-@click.option("--utilization", type=float, help="Percent of the engines; for a pattern the maximum. 100 if not given.")
+@click.option(
+    "--utilization", type=Float(), help="Percent of the engines; for a pattern the maximum. 100 if not given."
+)
 @click.option("--memory", help="Memory in use: bytes, or with KiB, MiB, GiB; unchanged if not given.")
 @click.option("--pattern", type=click.Choice([str(pattern) for pattern in Pattern]), help="steady if not given.")
-@click.option("--period", type=float, metavar="SECONDS", help="Period of a pattern; 60 if not given.")
-@click.option("--for", "duration", type=float, metavar="SECONDS", help="Duration; without end if not given.")
-@click.option("--room", type=float, metavar="CELSIUS", help=f"Air temperature; {ROOM_C:g} if not given.")
+@click.option("--period", type=Float(), metavar="SECONDS", help="Period of a pattern; 60 if not given.")
+@click.option("--for", "duration", type=Float(), metavar="SECONDS", help="Duration; without end if not given.")
+@click.option("--room", type=Float(), metavar="CELSIUS", help=f"Air temperature; {ROOM_C:g} if not given.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Replay the figures of a CSV file instead.")
 @click.option("--loop", is_flag=True, help="With --replay: start again after the last row.")
 @click.option("--stop", is_flag=True, help="End the load now; figures return to the values that are set.")

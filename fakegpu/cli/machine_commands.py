@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from ..files.folder import absolute, default_directory, is_claimed, refuse_forei
 from ..machine.machine import DEFAULT_PROFILE, Machine
 from ..state.segment import SEGMENT
 from . import directory_option
+from .numbers import Int, IntRange
 
 _FAKEGPU = __name__.removesuffix(".cli.machine_commands")
 
@@ -25,10 +27,10 @@ _FAKEGPU = __name__.removesuffix(".cli.machine_commands")
 @click.option(
     "--profile", help=f"GPU model, see `fakegpu profiles`, or a profile or recording file; {DEFAULT_PROFILE}."
 )
-@click.option("-n", "--count", type=int, help="Number of GPUs; 8, or those of the recording, if not given.")
+@click.option("-n", "--count", type=Int(), help="Number of GPUs; 8, or those of the recording, if not given.")
 @click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="N GPUs of this model; repeatable.")
 @click.option(
-    "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Number of IMEX channels to make device nodes for."
+    "--imex-channels", type=IntRange(0, 2048), default=0, help="Number of IMEX channels to make device nodes for."
 )
 @click.option("--seed", help="The same seed gives the same UUIDs; random if not given.")
 @directory_option
@@ -59,7 +61,7 @@ def up(
 
 def _model_and_number(text: str) -> tuple[str, int]:
     model, _, number = text.rpartition("=")
-    if not model or not (number.isdecimal() and len(number) < 10):
+    if not model or not re.fullmatch("[0-9]{1,9}", number):
         raise InputError(f"--gpu {text}: write MODEL=N, such as l4=2")
     return model, int(number)
 

@@ -11,6 +11,7 @@ import click
 from ..errors import InputError
 from ..files.folder import claimed, default_directory, host_errors
 from . import directory_option
+from .numbers import Int
 
 
 @click.group()
@@ -26,7 +27,7 @@ def amd() -> None:
 
 @amd.command("up")
 @click.option("--profile", default="mi300x", show_default=True, help="GPU model, see `fakegpu amd profiles`.")
-@click.option("-n", "--count", type=int, help="Number of GPUs; one for each slot of the server if not given.")
+@click.option("-n", "--count", type=Int(), help="Number of GPUs; one for each slot of the server if not given.")
 @click.option("--compute", default="spx", show_default=True, help="Compute partition mode.")
 @click.option("--memory", default="nps1", show_default=True, help="Memory partition mode.")
 @directory_option
@@ -117,8 +118,8 @@ def amd_exporter(socket: Path | None, directory: Path | None) -> None:
 
 
 @click.command()
-@click.option("-n", "--count", default=8, show_default=True, help="Number of chips.")
-@click.option("--chips-per-board", default=1, show_default=True, help="1 or 2.")
+@click.option("-n", "--count", type=Int(), default=8, show_default=True, help="Number of chips.")
+@click.option("--chips-per-board", type=Int(), default=1, show_default=True, help="1 or 2.")
 @directory_option
 def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
     """Make the device nodes and PCI folders of Iluvatar chips; `fakegpu down` removes them with the folder.

@@ -20,7 +20,7 @@ from ..state.segment import Segment
 from .schedule import When, now_us, parse_duration_us
 
 _WHOLE: Final = 1 << 32
-_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)=(.+)")
+_PERCENTILE: Final = re.compile(r"p([0-9]+(?:\.[0-9]+)?)=(.+)")
 _INIT: Final = "nvmlInit"
 
 
@@ -139,7 +139,7 @@ def _functions() -> frozenset[str]:
 
 def _check_function(name: str) -> str:
     beginning = name.removesuffix("*")
-    versions = (re.sub(r"_v\d+$", "", function) for function in _functions())
+    versions = (re.sub(r"_v[0-9]+$", "", function) for function in _functions())
     is_known = (
         any(function.startswith(beginning) for function in _functions())
         if name.endswith("*")

@@ -20,7 +20,7 @@ from ..state.layout import ActionKind
 from ..state.segment import Segment
 
 _UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h)?")
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h)?")
 _SHORTEST_PERIOD_US: Final = 1_000
 _LONGEST_US: Final = 366 * 24 * 3_600_000_000
 

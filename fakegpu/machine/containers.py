@@ -81,7 +81,7 @@ def cdi_spec(machine: Machine, kind: str = DEFAULT_KIND) -> dict[str, Any]:
         )
     named = [(device.uuid, device.nodes) for device in devices] + [(device.index, device.nodes) for device in devices]
     every = tuple(dict.fromkeys(node for device in devices for node in device.nodes))
-    shared = [name for name in device_nodes(machine.directory) if not re.fullmatch(r"nvidia\d+", name)]
+    shared = [name for name in device_nodes(machine.directory) if not re.fullmatch(r"nvidia[0-9]+", name)]
     library = f"{_INSIDE}/lib/{machine.library.name}"
     return {
         "cdiVersion": _VERSION,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..state.gpu import Gpu
     from ..state.partition import MigDevice
 
-_INDEX: Final = re.compile(r"\d{1,9}", re.ASCII)
+_INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Gpus:

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _is_percentage(text: str) -> bool:
     with contextlib.suppress(ValueError):
-        return 0 < float(text) <= _GREATEST_PERCENTAGE
+        return text.isascii() and "_" not in text and 0 < float(text) <= _GREATEST_PERCENTAGE
     return False
 
 

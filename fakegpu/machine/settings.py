@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 _SIZES: Final = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_SIZE: Final = re.compile(r"(\d{1,40})\s*(|[KMG]iB)", re.IGNORECASE)
-_WHOLE: Final = re.compile(r"-?\d{1,40}")
+_SIZE: Final = re.compile(r"([0-9]{1,40})\s*(|[KMG]iB)", re.IGNORECASE | re.ASCII)
+_WHOLE: Final = re.compile(r"-?[0-9]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)

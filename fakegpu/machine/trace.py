@@ -25,7 +25,7 @@ from ..profiles.document import read_document
 from ..state import layout
 
 _UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
-_NUMBER: Final = re.compile(r"\s*P?(-?\d+(?:\.\d+)?)\s*([A-Za-z%/]*)\s*$")
+_NUMBER: Final = re.compile(r"\s*P?(-?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%/]*)\s*")
 _TIME_FORMATS: Final = ("%Y/%m/%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f", "%Y/%m/%d %H:%M:%S")
 _GPU_COLUMNS: Final = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _MIB: Final = 1 << 20
@@ -135,7 +135,7 @@ def _read(file: Iterable[str], where: str) -> dict[str, Trace]:
 def _seconds(text: str, place: str) -> float:
     text = text.strip()
     with suppress(ValueError):
-        seconds = float(text)
+        seconds = float(text if text.isascii() and "_" not in text else "")
         if not 0 <= seconds <= _LATEST_S:
             raise InputError(f"{place}: timestamp '{text}': out of range, 0 to {_LATEST_S:g} seconds")
         return seconds
@@ -153,7 +153,7 @@ def _figures(row: Mapping[str, str], place: str) -> dict[str, float]:
         column = _COLUMNS.get(name)
         if column is None or text.strip().strip("[]") in {"N/A", "Not Supported", ""}:
             continue
-        number = _NUMBER.match(text)
+        number = _NUMBER.fullmatch(text)
         if number is None:
             raise InputError(f"{place}: {name}='{text}': not a number")
         figure = max(float(number.group(1)), 0) * column.factor

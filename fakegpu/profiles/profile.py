@@ -46,7 +46,9 @@ _MOST_KEPT: Final = 16
 class Driver(Section):
     """Versions that the host reports."""
 
-    version: str = Field(description="driver version, as in 580.95.05", max_length=31, pattern=r"^\d+\.\d+(\.\d+)?$")
+    version: str = Field(
+        description="driver version, as in 580.95.05", max_length=31, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$"
+    )
     cuda: int = Field(description="CUDA version of the driver: 1000 x major + 10 x minor", ge=1000, lt=100_000)
 
 
@@ -56,7 +58,7 @@ class Identity(Section):
     name: Text = Field(max_length=95, description="product name, as nvidia-smi -L prints it")
     brand: Literal["tesla", "geforce", "nvidia"] = Field(description="product brand of nvidia-smi -q")
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
-    compute_capability: str = Field(pattern=r"^\d{1,2}\.\d$")
+    compute_capability: str = Field(pattern=r"^[0-9]{1,2}\.[0-9]$")
     cuda_cores: int = Field(gt=0, le=1_000_000)
     part_number: Text | None = Field(None, max_length=79, description="of the board; missing: not reported")
     vbios_version: Text = Field(max_length=31)
@@ -328,7 +330,7 @@ def profile_text(name: str) -> str:
     """
     if is_file_name(name):
         return read_document(name)
-    if not _NAME.match(name) or name not in profile_names():
+    if not _NAME.fullmatch(name) or name not in profile_names():
         raise InputError(
             f"no GPU profile '{name}'; there are {', '.join(profile_names())}, or give a file, ./NAME.yaml"
         )

@@ -5,6 +5,7 @@ Source: options and exit statuses: the manual page nvidia-smi(1), version 535.
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -144,10 +145,9 @@ def _view(asked: Namespace) -> Iterable[str]:
 
 
 def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise NotFoundError(text) from None
+    if not re.fullmatch("[0-9]{1,9}(,[0-9]{1,9})*", text):
+        raise NotFoundError(text)
+    return [int(part) for part in text.split(",")]
 
 
 def _displays(text: str | None) -> list[str] | None:

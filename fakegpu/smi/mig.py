@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -110,6 +111,8 @@ def create(gpus: Selected, wanted: str, with_compute_instances: bool) -> Iterato
         for request in wanted.split(","):
             name, _, start = request.strip().partition(":")
             profile = _find(profiles_of(handle), name)
+            if start and not re.fullmatch("[0-9]{1,9}", start):
+                raise NotFoundError(request)
             if start:
                 place = pynvml.c_nvmlGpuInstancePlacement_t(start=int(start), size=_size(handle, profile, int(start)))
                 instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, profile.info.id, ctypes.byref(place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +124,7 @@ def _one(name: str) -> tuple[int, Any]:
         pynvml.nvmlDeviceGetHandleByPciBusId,
         pynvml.nvmlDeviceGetHandleBySerial,
     ]
-    if name.isdecimal() and int(name) < pynvml.nvmlDeviceGetCount():
+    if re.fullmatch("[0-9]{1,9}", name) and int(name) < pynvml.nvmlDeviceGetCount():
         return int(name), _by_index(int(name))
     for find in finders:
         try:

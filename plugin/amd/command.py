@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from simkubelet.apis.numbers import Int
+
 from ..command.options import CommonOptions, common_options
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds
@@ -34,7 +36,7 @@ def _needs(_options: Mapping[str, Any]) -> PodNeeds:
     "-pulse",
     "--pulse",
     "pulse",
-    type=int,
+    type=Int(),
     default=0,
     show_default=True,
     metavar="SECONDS",

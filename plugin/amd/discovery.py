@@ -132,7 +132,7 @@ def _properties(path: Path | str) -> dict[str, int]:
         return found
     for line in content.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
-        if value.isdecimal():
+        if value.isascii() and value.isdecimal():
             found.setdefault(name, int(value))
     return found
 
@@ -238,7 +238,7 @@ def _gpu(folder: Path, numbers: _Numbers, numa_node: int, compute: str, memory: 
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _word(path: Path) -> str:

@@ -29,6 +29,7 @@ __all__ = ["GenericPlugin", "GlobWatch"]
 _log = logging.getLogger(__name__)
 
 _REPLICA: Final = "::"
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class GenericPlugin(DevicePlugin):
             AllocationRefusedError: there is none.
         """
         name, _, replica = device_id.rpartition(_REPLICA) if self._description.replicas > 1 else (device_id, "", "0")
-        is_number = replica.isdecimal() and int(replica) < self._description.replicas
+        is_number = _NUMBER.fullmatch(replica) is not None and int(replica) < self._description.replicas
         if self._description.globs:
             file = self._files.get(name)
             if file is not None and not file.is_there:
@@ -124,7 +125,7 @@ class GenericPlugin(DevicePlugin):
                 )
             is_known = file is not None
         else:
-            is_known = name.isdecimal() and int(name) < self._description.count
+            is_known = _NUMBER.fullmatch(name) is not None and int(name) < self._description.count
         if not (is_known and is_number):
             raise AllocationRefusedError(f"{self.resource_name} has no device {device_id!r}")
         return name

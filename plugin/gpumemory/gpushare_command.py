@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from simkubelet.apis.numbers import Int, IntRange
+
 from ..command.options import CommonOptions, common_options
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds, rule
@@ -42,7 +44,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 @click.option(
     "-kubelet-port",
     "--kubelet-port",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     default=10250,
     show_default=True,
     help="The kubelet's port.",
@@ -52,7 +54,9 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 @click.option(
     "-token", "--token", default="", metavar="TOKEN", help="Token for the kubelet; the service account's if not given."
 )
-@click.option("-timeout", "--timeout", type=int, default=10, show_default=True, help="Timeout of the kubelet, seconds.")
+@click.option(
+    "-timeout", "--timeout", type=Int(), default=10, show_default=True, help="Timeout of the kubelet, seconds."
+)
 @click.option("-mps", "--mps", is_flag=True, help="Has no effect, as in the original.")
 @common_options
 def command(

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from simkubelet.apis.numbers import FloatRange, IntRange
+
 from ..command.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds, rule
@@ -53,7 +55,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     "--gpu-memory-factor",
     envvar="GPU_MEMORY_FACTOR",
     show_envvar=True,
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=1,
     show_default=True,
     help="MiB of one device of gpu-memory or vgpu-memory.",
@@ -67,14 +69,14 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 )
 @click.option(
     "--device-split-count",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=2,
     show_default=True,
     help="With vgpu: containers that may share a GPU.",
 )
 @click.option(
     "--device-cores-scaling",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="With vgpu: a value above 1 allocates more cores than there are.",

@@ -19,6 +19,7 @@ Source: Deep-Spark/ix-device-plugin, pkg/ixml/device.go (v4.4.0); Deep-Spark/go-
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -103,7 +104,7 @@ def _chip(folder: Path) -> Chip | None:
 def _number(path: Path) -> int | None:
     """What a file says, None where it cannot be read or is negative."""
     text = _read(path)
-    return int(text) if text.isdecimal() else None
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 
 def _read(path: Path) -> str:

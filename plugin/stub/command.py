@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -179,7 +180,7 @@ def _device(text: str) -> Device:
         key, _, value = setting.partition("=")
         if key == "health" and value in list(Health):
             health = Health(value)
-        elif key == "numa" and value.isdecimal():
+        elif key == "numa" and re.fullmatch("[0-9]{1,18}", value):
             numa.append(int(value))
         else:
             raise click.BadParameter(

@@ -5,9 +5,12 @@ Only click is imported at load, see `scenarios.cli`.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
+
+from simkubelet.apis.numbers import IntRange
 
 from ..play.cli import duration
 
@@ -17,14 +20,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntRange(0, 2**31 - 1),
     metavar="S",
     help="What the stories are made of: the same seed, the same stories (default: that of the file, else a new one).",
 )
 @click.option(
     "--stories",
     "most",
-    type=click.IntRange(1),
+    type=IntRange(1),
     metavar="N",
     help="How many stories the campaign has, those of earlier runs among them (default: no end).",
 )
@@ -122,6 +125,6 @@ def _processes(count: str) -> int | None:
     """
     if count == "auto":
         return None
-    if count.isdecimal() and 1 <= int(count) <= 1024:
+    if re.fullmatch("[0-9]{1,4}", count) and 1 <= int(count) <= 1024:
         return int(count)
     raise click.BadParameter(f"'{count}' is neither auto nor a number from 1 to 1024", param_hint="-n")

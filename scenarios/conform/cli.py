@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simkubelet.apis.numbers import IntRange
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,9 +36,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="DIR",
     help="Write a page with a timeline of each check to DIR/index.html.",
 )
-@click.option(
-    "-n", "count", type=click.IntRange(1, 64), help="Checks at a time (default: three for each core, at most 8)."
-)
+@click.option("-n", "count", type=IntRange(1, 64), help="Checks at a time (default: three for each core, at most 8).")
 @click.option(
     "--dir",
     "directory",

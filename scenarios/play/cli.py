@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simkubelet.apis.numbers import IntRange
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -76,7 +78,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(1, 64),
+    type=IntRange(1, 64),
     help="Stories at a time (default: three for each core, but not more than eight; one on a cluster).",
 )
 @click.option(
@@ -138,7 +140,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     help="Play only stories with this tag, or with one of several; `simkubelet list` shows them. Without names of "
     "stories, it selects from all built-in ones.",
 )
-@click.option("--repeat", type=click.IntRange(1, 10_000), default=1, metavar="N", help="Play each story N times.")
+@click.option("--repeat", type=IntRange(1, 10_000), default=1, metavar="N", help="Play each story N times.")
 @click.option(
     "--timeout",
     "timeout_s",

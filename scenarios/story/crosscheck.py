@@ -129,7 +129,7 @@ def _version(version: str, path: DataPath, known: Known) -> Iterator[Finding]:
 def is_supported(version: str, minors: tuple[str, ...]) -> bool:
     """Whether a version is one of some minors or a patch of one."""
     minor, dot, patch = version.rpartition(".")
-    return version in minors or (minor in minors and bool(dot) and patch.isdecimal())
+    return version in minors or (minor in minors and bool(dot) and patch.isascii() and patch.isdecimal())
 
 
 def unsupported(version: str, minors: tuple[str, ...]) -> str:

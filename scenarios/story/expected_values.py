@@ -128,7 +128,7 @@ _MAYBE = r"^[0-9]+\?$"
 
 
 def _count_or_maybe(value: object) -> object:
-    if isinstance(value, str) and re.match(_MAYBE, value):
+    if isinstance(value, str) and re.fullmatch(_MAYBE, value):
         return value
     if _is_count(value):
         return value
@@ -148,7 +148,7 @@ _MINOR = r"^[0-9]+\.[0-9]+$"
 
 def _text_or_texts(value: object) -> object:
     texts = value.items() if isinstance(value, Mapping) and value else [("1.0", value)]
-    if all(re.match(_MINOR, minor) and isinstance(text, str) for minor, text in texts):
+    if all(re.fullmatch(_MINOR, minor) and isinstance(text, str) for minor, text in texts):
         return value
     raise PydanticCustomError("message", "expected a text, or a mapping of quoted minor versions to texts")
 

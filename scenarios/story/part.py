@@ -101,7 +101,7 @@ ParameterValue = Annotated[
 PARAMETER_NAME: Final = r"^[A-Za-z][-A-Za-z0-9_]*$"
 """How a parameter of a story can be called."""
 
-_DURATION = r"^(?=\d)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$"
+_DURATION = r"^(?=[0-9])(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?(?:([0-9]+)ms)?$"
 _LONGEST_S = 7 * 24 * 3600
 _MAX_DIGITS = 12
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -109,7 +109,7 @@ _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 def parse_duration(text: object) -> float:
     """Read a duration such as ``1h30m`` and return seconds; anything else is a `ValueError`."""
-    match = re.match(_DURATION, text, re.ASCII) if isinstance(text, str) else None
+    match = re.fullmatch(_DURATION, text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"expected a duration like 200ms, 10s, 5m or 1h30m; found {text!r}")
     if any(len(count or "") > _MAX_DIGITS for count in match.groups()):
@@ -161,7 +161,7 @@ _COMPARE: Final[dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]]] =
 
 def is_condition(text: str) -> bool:
     """Whether a text is a `KubernetesCondition`."""
-    return re.match(_CONDITION, text, re.ASCII) is not None
+    return re.fullmatch(_CONDITION, text) is not None
 
 
 def _condition(text: str) -> str:

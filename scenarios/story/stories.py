@@ -76,7 +76,7 @@ def _catalog() -> Path:
 
 def _in_number_order(name: str) -> list[str | int]:
     """A key that puts ``k4`` before ``k18``: texts and numbers alternate, so that equal places compare."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return [int(part) if part.isascii() and part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
 
 
 def chosen() -> list[Path]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from simkubelet.apis.numbers import IntRange
+
 from ..play.cli import duration
 from .options import NodeOptions, checked_name, node_options
 
@@ -56,7 +58,7 @@ _cluster = click.option(
 @click.command()
 @click.option("--name", default="simkubelet", show_default=True, callback=checked_name, help="Name of the cluster.")
 @node_options
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
+@click.option("--port", type=IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
 @click.option(
     "--runtime-config",
     "runtime_configs",
@@ -77,7 +79,7 @@ _cluster = click.option(
 )
 @click.option(
     "--web",
-    type=click.IntRange(0, 65535),
+    type=IntRange(0, 65535),
     is_flag=False,
     flag_value=0,
     metavar="[PORT]",

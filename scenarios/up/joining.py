@@ -163,7 +163,7 @@ def _of_minor(nodes: Sequence[NodeSpec], released: str) -> tuple[NodeSpec, ...]:
     Raises:
         InputError: the server is older than all that are.
     """
-    found = re.match(r"v1\.(\d+)", released)
+    found = re.match(r"v1\.([0-9]+)", released)
     minors = [int(minor.removeprefix("1.")) for minor in SUPPORTED]
     if found is None or int(found[1]) < minors[0]:
         raise InputError(f"the API server is Kubernetes {released}; nodes can join {SUPPORTED[0]} and newer")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from simkubelet.apis.numbers import IntRange
+
 if TYPE_CHECKING:
     from ..story.specs import NodeFile, NodeSpec, PluginSpec
 
@@ -36,13 +38,13 @@ def _profiles(context: click.Context, parameter: click.Parameter, incomplete: st
 
 
 _OPTIONS: Final = (
-    click.option("--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of nodes."),
+    click.option("--nodes", type=IntRange(1, 1000), default=1, show_default=True, help="Number of nodes."),
     click.option(
         "--profile",
         shell_complete=_profiles,
         help="Give each node fake GPUs of this model; `fakegpu profiles` lists them.",
     ),
-    click.option("--gpus", type=click.IntRange(1, 1024), help="Number of GPUs on each node (default: 8)."),
+    click.option("--gpus", type=IntRange(1, 1024), help="Number of GPUs on each node (default: 8)."),
     click.option(
         "--plugin",
         "plugins",

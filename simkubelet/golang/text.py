@@ -51,7 +51,7 @@ _GOOD_CHARACTERS: Final = re.compile(r'(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-
 _BAD_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{0,3})?")
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([][{}])', re.DOTALL)
 
-_VERB: Final = re.compile(r"%[#0+\- ]*\d*(?:\.\d*)?(.?)", re.DOTALL)
+_VERB: Final = re.compile(r"%[#0+\- ]*[0-9]*(?:\.[0-9]*)?(.?)", re.DOTALL)
 
 
 def formatted(text: str) -> str:

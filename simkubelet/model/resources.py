@@ -48,7 +48,9 @@ _SUFFIXES: Final = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(|[numkMGTPE]|[KMGTPE]i)")
+_QUANTITY: Final = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?(?:([KMGTPE]i|[numkMGTPE]?)|[eE]([+-]?[0-9]{1,18}))")
+_NEEDS_DIGITS: Final = ("Pi", "Ei")
+_SMALLEST_EXPONENT: Final = -9
 
 _DECIMAL: Final = ("m", "", "k", "M", "G", "T", "P", "E")
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -97,17 +99,29 @@ def can_have_claim(name: str) -> bool:
 def parse_quantity(text: str | int | float) -> Decimal:
     """A Kubernetes quantity (``2``, ``500m``, ``1.5Gi``) as a number.
 
+    Source: resource.Quantity ``ParseQuantity`` (apimachinery v0.34.4).
+
     Raises:
         InputError: it is not a quantity.
     """
     match = _QUANTITY.fullmatch(str(text))
     try:
-        quantity = Decimal(match[1]) * _SUFFIXES[match[2]] if match else None
+        quantity = _number(*match.groups()) if match and match[0] else None
     except DecimalException:
         quantity = None
-    if quantity is None or abs(quantity) > _MAX_QUANTITY:
+    if quantity is None or quantity.copy_abs() > _MAX_QUANTITY:
         raise InputError(f"{text!r} is no Kubernetes quantity; write a number such as 2, 500m or 1.5Gi")
     return quantity
+
+
+def _number(sign: str, whole: str, fraction: str | None, suffix: str | None, exponent: str | None) -> Decimal | None:
+    """A quantity from its parts; without a digit it is zero, unless Go reads it by the path for large numbers."""
+    digits = f"{whole or 0}{fraction or ''}"
+    if not whole and fraction in (None, ".") and (suffix in _NEEDS_DIGITS or int(exponent or 0) < _SMALLEST_EXPONENT):
+        return None
+    if exponent is not None:
+        return Decimal(f"{sign}{digits}e{exponent}")
+    return Decimal(f"{sign}{digits}") * _SUFFIXES[suffix or ""]
 
 
 def parse_amount(name: str, text: str | int | float) -> int:
@@ -135,8 +149,8 @@ def format_amount(name: str, amount: int) -> str:
 def canonical_quantity(text: str | int | float) -> str:
     """A quantity as the API server writes it back: ``0.5`` as ``500m``, ``1024Mi`` as ``1Gi``, ``1.5Gi`` as ``1536Mi``.
 
-    Source: resource.Quantity ``CanonicalizeBytes`` (apimachinery v0.34.4): no fraction, no digit more than needed, the
-    kind of suffix stays.
+    Source: resource.Quantity ``ParseQuantity`` and ``CanonicalizeBytes`` (apimachinery v0.34.4): no fraction, no digit
+    more than needed, the kind of suffix stays; what is almost so, as ``+5`` and ``08``, stays as it is.
 
     Raises:
         InputError: it is not a quantity.
@@ -145,16 +159,31 @@ def canonical_quantity(text: str | int | float) -> str:
     match = _QUANTITY.fullmatch(str(text))
     if match is None:
         raise AssertionError("a quantity that was read has its form")
-    suffix = match[2]
+    if _stays(*match.groups()):
+        return str(text)
+    suffix = match[4] or ""
     if suffix.endswith("i") and quantity == quantity.to_integral_value():
         return _shortest(int(quantity), 1024, _BINARY)
     nanos = math.ceil(quantity * 10**9)
-    if not suffix and "e" in match[1].lower():
+    if match[5] is not None:
         exponent = -9
         while nanos and nanos % 1000 == 0:
             nanos, exponent = nanos // 1000, exponent + 3
         return f"{nanos}e{exponent}" if nanos and exponent else str(nanos)
     return _shortest(nanos, 1000, ("n", "u", *_DECIMAL))
+
+
+def _stays(sign: str, whole: str, fraction: str | None, suffix: str | None, exponent: str | None) -> bool:
+    """Whether Go keeps the text of a quantity that it has read."""
+    decimals = (fraction or ".")[1:]
+    digits = (whole.lstrip("0") or "0") + decimals
+    if suffix and suffix.endswith("i"):
+        digits_left = 15 - len(digits) - int((_BINARY.index(suffix)) * 10 * 3 / 10) - 1
+        return not decimals and digits_left >= 0 and int(digits) % 8 != 0
+    power = int(exponent) if exponent is not None else _SUFFIXES[suffix or ""].adjusted()
+    places = power - len(decimals)
+    is_small = len(digits) <= 18 and places >= _SMALLEST_EXPONENT
+    return is_small and places % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _shortest(amount: int, step: int, suffixes: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ def version(text: str) -> Version:
     Raises:
         InputError: its minor is not one of `SUPPORTED`.
     """
-    match = re.fullmatch(r"1\.(\d+)(?:\.(\d+))?", text, re.ASCII)
+    match = re.fullmatch(r"1\.([0-9]+)(?:\.([0-9]+))?", text, re.ASCII)
     minor = int(match[1]) if match else -1
     if match is None or minor not in _PATCHES:
         raise InputError(f"kubernetes version {text!r} is not simulated; choose one of {', '.join(SUPPORTED)}")

@@ -19,7 +19,7 @@ __all__ = ["commands"]
 
 commands: Final = CommandTable[Node]()
 
-_STORED_CHECKSUM: Final = re.compile(r'("Checksum"\s*:\s*)\d+')
+_STORED_CHECKSUM: Final = re.compile(r'("Checksum"\s*:\s*)[0-9]+')
 
 
 @commands.add(needs_manager=False)

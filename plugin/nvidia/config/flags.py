@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -105,10 +106,9 @@ def _numbers(context: click.Context, option: click.Parameter, texts: Sequence[st
 
 
 def _number(entry: str, text: str, context: click.Context, option: click.Parameter) -> int:
-    try:
-        return int(entry, 8 if entry.isdecimal() and entry.startswith("0") else 0)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if entry.isascii() and entry == entry.strip():
+            return int(entry, 8 if entry.isdecimal() and entry.startswith("0") else 0)
     name, variable = option.opts[0].lstrip("-"), option.envvar
     reason = f'strconv.ParseInt: parsing "{entry}": invalid syntax'
     if context.get_parameter_source(option.name or "") is click.core.ParameterSource.ENVIRONMENT:

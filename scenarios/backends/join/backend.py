@@ -121,7 +121,7 @@ async def _version_of(access: ServerAccess) -> str:
         HostError: It does not answer.
     """
     released = await server_version(access)
-    found = re.match(r"v(1\.\d+)\.\d+", released)
+    found = re.match(r"v(1\.[0-9]+)\.[0-9]+", released)
     if found is None or found[1] not in SUPPORTED:
         raise InputError(
             f"{access.url}: stories are played on Kubernetes {SUPPORTED[0]} to {SUPPORTED[-1]}, not {released}"

@@ -195,6 +195,12 @@ def test_mistakes_are_one_line(machine: Machine, action: Callable[..., object], 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("text", ["\u0663s", "1\u0660s", "1_0s", "\uff11", "1e3s", "s", ""])
+def test_duration_is_written_in_plain_digits(text: str) -> None:
+    with pytest.raises(InputError, match="is no duration"):
+        parse_duration_us(text)
+
+
 @given(st.floats(0, 1000, allow_nan=False), st.sampled_from(["us", "ms", "s", ""]))
 def test_durations_are_read_as_written(number: float, unit: str) -> None:
     factor = {"us": 1, "ms": 1e3, "s": 1e6, "": 1e6}[unit]

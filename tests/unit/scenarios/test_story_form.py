@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.story.crosscheck import Known
+from scenarios.story.part import is_condition, parse_duration
 from tests.support.stories import expect_problems
 
 POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
@@ -306,3 +307,14 @@ def test_every_problem_is_reported_with_its_place(
     text: str, problems: list[str], write_story: Callable[..., Path], known: Known
 ) -> None:
     expect_problems(write_story(text), known, problems)
+
+
+@pytest.mark.parametrize("text", ["10s\n", "\u0661s", "1\u0660s", "1_0s", " 1s", "1s "])
+def test_duration_is_written_in_plain_digits(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration like"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", [">=1.3\u0664", ">=1.34\n", ">=\u0661.34"])
+def test_condition_is_written_in_plain_digits(text: str) -> None:
+    assert not is_condition(text)

@@ -19,6 +19,7 @@ from ..registry.names import is_label_value, is_qualified_name
 
 __all__ = ["Place", "Requirement", "Selection", "SelectorError", "parse_fields", "parse_labels"]
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _TOKEN: Final = re.compile(r"\s*(!=|==|=|!|,|\(|\)|<|>|[^\s!=,()<>]+|$)")
 _SYMBOLS: Final = ("!=", "==", "=", "!", ",", "(", ")", "<", ">")
 _BINARY: Final = "in, notin, =, ==, !=, gt, lt"
@@ -113,7 +114,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
         raise SelectorError(f"found '{operator}', expected: {_BINARY}")
     values = _listed_values(tokens) if operator in ("in", "notin") else {_exact_value(tokens)}
     for value in sorted(values):
-        if operator in ("<", ">") and not re.fullmatch(r"[+-]?\d+", value):
+        if operator in ("<", ">") and not _INTEGER.fullmatch(value):
             why = "for 'Gt', 'Lt' operators, the value must be an integer"
             raise SelectorError(str(FieldError.invalid("values[0]", value, why)))
         if faults := is_label_value(value):

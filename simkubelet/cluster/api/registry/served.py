@@ -72,7 +72,7 @@ _LIFE: Final = {
     "v1beta1": (_V1BETA1_IS_OLD, "is deprecated in v1.35+, unavailable in v1.38+"),
     "v1beta2": (_V1BETA2_IS_OLD, "is deprecated in v1.36+, unavailable in v1.39+"),
 }
-_VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_VERSION: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES: Final = {"": "api/ga", "beta": "api/beta", "alpha": "api/alpha"}
 _ALL: Final = "api/all"
 _NOTHING_ELSE: Final = f"invalid key with only {_ALL}=false"

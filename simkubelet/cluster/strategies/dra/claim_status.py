@@ -287,7 +287,7 @@ def _canonical_address(text: str) -> str | None:
     if not slash or not re.fullmatch("[0-9]{1,5}", bits) or "%" in host:
         return None
     if ":" not in host:
-        host = ".".join(part.lstrip("0") or "0" if part.isdigit() else part for part in host.split("."))
+        host = re.sub(r"\b0+([0-9])", r"\1", host, flags=re.ASCII)
     try:
         interface = ip_interface(f"{host}/{int(bits)}")
     except ValueError:

@@ -34,12 +34,12 @@ _IS_DECLARED: Final = Difference(
 _OLD_PATHS: Final = (
     (
         re.compile(
-            r"spec\.devices\.requests\[(\d+)\]\.(deviceClassName|selectors|allocationMode|count|adminAccess|tolerations"
+            r"spec\.devices\.requests\[([0-9]+)\]\.(deviceClassName|selectors|allocationMode|count|adminAccess|tolerations"
             r"|derivedAttributes)"
         ),
         r"spec.devices.requests[\1].exactly.\2",
     ),
-    (re.compile(r"spec\.devices\[(\d+)\]\.basic\."), r"spec.devices[\1]."),
+    (re.compile(r"spec\.devices\[([0-9]+)\]\.basic\."), r"spec.devices[\1]."),
 )
 """Paths of ``v1beta1``, and what they are in ``v1``."""
 

@@ -75,8 +75,8 @@ _NO_NODES_OF_DEVICE: Final = (
     "ResourceSlice spec"
 )
 _NOT_FALSE: Final = "must be either unset or set to true"
-_NUMBER: Final = r"(0|[1-9]\d*)"
-_PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_NUMBER: Final = r"(0|[1-9][0-9]*)"
+_PRE_RELEASE: Final = r"(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _BUILD: Final = "[0-9a-zA-Z-]+"
 _VERSION: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?", re.ASCII

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.model.errors import InputError
-from simkubelet.model.resources import canonical_quantity, format_amount, is_extended_resource, parse_amount
+from simkubelet.model.resources import (
+    canonical_quantity,
+    format_amount,
+    is_extended_resource,
+    parse_amount,
+    parse_quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +75,29 @@ def test_amounts_are_rounded_as_kubernetes_does(name, text, amount):
     assert parse_amount(name, text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "two", "1 Gi", "0x10", "1K", True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "two",
+            "1 Gi",
+            "0x10",
+            "1K",
+            True,
+            "\u0663",
+            "\uff11",
+            "1\u0660",
+            "1_000",
+            "1\n",
+            " 1",
+            "1e3Ki",
+            "1e",
+            "e",
+        ),
+        *("e", "1e\u0663", "--1", "1..", "1.2.3", "Pi", ".Ei", "e-10", "nan", "inf", "1Kim", "1ki", "1K", "1E+"),
+    ],
+)
 def test_what_is_no_quantity_is_refused(text):
     with pytest.raises(InputError, match="no Kubernetes quantity"):
         parse_amount("memory", text)
@@ -94,6 +125,9 @@ def test_what_is_no_quantity_is_refused(text):
         ("1e4", "10e3"),
         ("5e-3", "5e-3"),
         ("1.0000000001", "1000000001n"),
+        # Go keeps what is almost canonical, and reads no digit as zero.
+        *((text, text) for text in ("+5", "08", "8.", "1.500", "86E6", "04k", "4E", "-3m")),
+        *((text, "0") for text in (".", "+", "Ki", ".Ti", "m", "e5", "00")),
     ],
 )
 def test_quantity_is_written_back_as_the_api_server_does(written: str | float, canonical: str) -> None:
@@ -104,3 +138,23 @@ def test_quantity_is_written_back_as_the_api_server_does(written: str | float, c
 @given(st.integers(0, 2**60), st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu", "hugepages-2Mi"]))
 def test_amount_is_read_as_it_was_written(amount: int, name: str) -> None:
     assert parse_amount(name, format_amount(name, amount)) == amount
+
+
+NUMBER = "[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)"
+SUFFIX = "(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?"
+LIKELY = st.text(alphabet="0123456789.+-eEinumkKMGTP _\n\u0663\uff11", max_size=8)
+
+
+@given(text=LIKELY | st.from_regex(f"{NUMBER}{SUFFIX}", fullmatch=True) | st.text(max_size=6))
+def test_text_with_a_digit_is_a_quantity_where_it_has_the_form_of_one(text: str) -> None:
+    """A second grammar than the parser's; it has been compared with ``resource.ParseQuantity`` itself."""
+    has_form = re.fullmatch(f"{NUMBER}{SUFFIX}", text, re.ASCII) is not None
+
+    try:
+        quantity = parse_quantity(text)
+    except InputError:
+        # What is beyond 64 bits is refused as well.
+        assert not has_form or Decimal(re.split("[A-Za-z]", text)[0]).adjusted() > 0 or "e" in text.lower()
+    else:
+        assert has_form or quantity == 0
+        assert parse_quantity(canonical_quantity(text)) >= quantity
