@@ -20,6 +20,7 @@ __all__ = ["DeleteOptions", "Registry", "Strategy", "Write", "keep_all_but_statu
 
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _IMMORTAL: Final = ("default", "kube-public", "kube-system")
+_MOST_STORED_BYTES: Final = 3 * 512 * 1024
 _NAMESPACES: Final = kind_named("namespaces")
 
 
@@ -77,7 +78,7 @@ class Registry:
             StatusError: it is refused.
         """
         write = write or Write()
-        new = copied(body)
+        new: dict[str, Any] = copied(body)
         if new.setdefault("metadata", {}).get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         set_namespace(new, kind, namespace)
@@ -91,7 +92,10 @@ class Registry:
         key = kind.key(namespace, new["metadata"]["name"])
         if self.objects.get(key) is not None:
             raise StatusError.already_exists(kind.resource, key.name)
-        return new if write.dry_run else self.objects.create(key, new)
+        if write.dry_run:
+            return new
+        _check_size(new)
+        return self.objects.create(key, new)
 
     def update(
         self,
@@ -125,6 +129,7 @@ class Registry:
         write.warnings += strategy.warnings(new, old)
         if write.dry_run:
             return new
+        _check_size(new)
         key = kind.key(namespace, name)
         stored = self.objects.replace(key, new)
         # Who removed the last finalizer of an object that was to be deleted has ended it.
@@ -205,6 +210,24 @@ class Registry:
             new["metadata"]["resourceVersion"] = stored
         elif given != stored:
             raise StatusError.conflict(kind.resource, name, _MODIFIED)
+
+
+def _check_size(new: JSON) -> None:
+    """Refuse what etcd would. Its values are shorter than JSON, so only their texts are counted.
+
+    Source: etcd server/etcdserver/v3_server.go, ``processInternalRaftRequestOnce``; server/embed/config.go,
+    ``DefaultMaxRequestBytes`` (v3.6.4).
+    """
+    if _text_length(new) > _MOST_STORED_BYTES:
+        raise StatusError(500, "", "etcdserver: request is too large")
+
+
+def _text_length(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_text_length, value.values()))
+    return sum(map(_text_length, value)) if isinstance(value, list) else 0
 
 
 def _refuse(kind: Kind, new: JSON, errors: list[FieldError]) -> None:

@@ -184,6 +184,23 @@ async def test_body_larger_than_three_mebibytes_is_refused(client: Client) -> No
     assert answer.body["message"] == "Request entity too large: limit is 3145728"
 
 
+async def test_object_larger_than_etcd_takes_is_refused_when_it_is_created_and_when_it_has_grown(
+    client: Client,
+) -> None:
+    large = pod("large")
+    large["spec"]["containers"][0]["args"] = ["x" * 100_000] * 15
+    refused = pod("refused")
+    refused["spec"]["containers"][0]["args"] = ["x" * 100_000] * 16
+
+    created, answer = [await client.post(PODS, io.BytesIO(json.dumps(body).encode())) for body in (large, refused)]
+    annotations = {"metadata": {"annotations": {"a": "x" * 200_000}}}
+    grown = await client.patch(f"{PODS}/large", annotations, "merge-patch+json")
+
+    assert created.code == 201
+    texts = [(each.code, each.body["message"]) for each in (answer, grown)]
+    assert texts == [(500, "etcdserver: request is too large")] * 2
+
+
 @pytest.mark.parametrize(
     ("body", "type_", "message"),
     [
