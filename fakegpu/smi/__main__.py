@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NoReturn
 
 import pynvml
 
-from ..output import OutputError, one_line, standard_streams
+from ..output import OutputError, one_line, print_styled, standard_streams
 from . import mig, query, report, table, topology
 from .reading import NotFoundError, select
 
@@ -59,7 +59,8 @@ def _run(words: Sequence[str], program: str) -> int:
         asked = _parse(words, program)
         pynvml.nvmlInit()
         try:
-            _print(_view(asked))
+            # The matrix has a style of its own, and no names.
+            _print(_view(asked), print_styled if asked.view == "topo" else sys.stdout.write)
         finally:
             pynvml.nvmlShutdown()
     except SystemExit as end:
@@ -160,9 +161,9 @@ def _displays(text: str | None) -> list[str] | None:
     return names
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(lines: Iterable[str], write: Callable[[str], object]) -> None:
     for line in _flushed(lines):
-        print(line)
+        write(f"{line}\n")
     sys.stdout.flush()
 
 

@@ -150,3 +150,9 @@ def test_error_is_one_line_whatever_it_quotes(run: Any, program: str, command: s
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: ")
     assert is_harmless(done.stderr)
+
+
+def test_matrix_of_nvidia_smi_keeps_its_style(run: Any) -> None:
+    assert run("fakegpu up --profile t4 -n 1").returncode == 0
+
+    assert run("fakegpu smi topo -m").stdout.startswith("\t\x1b[4mGPU0\tCPU Affinity")
