@@ -153,7 +153,7 @@ class SimNode:
         """The folders that are the node's own and lie elsewhere than below its root."""
         shared = (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
         kubelet = {f"/var/lib/kubelet/{one}": f"/{one}" for one in shared}
-        own = {f"/{path}": f"/root/{path}" for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: "/shm"}
+        own = {f"/{path}": f"/{self.root.name}/{path}" for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: "/shm"}
         for folder in own.values():
             self._folder.make_folder(folder, exist_ok=True)
             with self._folder.folder(folder) as opened:
