@@ -18,12 +18,18 @@ class FileNotReplacedError(Exception):
     """The old file is still there; the message is Go's."""
 
 
-def replace_file(folder: Path, name: str, content: bytes) -> None:
+def replace_file(folder: Path, name: str, content: bytes, here: int | None = None) -> None:
     """Replace a file so that a crash at any moment leaves the old one or the new one.
 
     The content goes to a new file beside it, reaches the disk, and takes the old one's name. As in the kubelet, the
     folder itself is not synced: after a power cut the old file may be back. A crash before the renaming leaves the new
     file under its own name, ``.`` and a number; nobody removes it. The folder is made where it is missing.
+
+    Args:
+        folder: as errors name it.
+        name: of the file in it.
+        content: of the file.
+        here: the descriptor of the folder, where its path may lead elsewhere by now.
 
     Source: util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4); os/file_unix.go, ``rename`` (Go 1.26).
 
@@ -31,10 +37,11 @@ def replace_file(folder: Path, name: str, content: bytes) -> None:
         FileNotReplacedError: the disk does not take it.
     """
     # Plain texts: a container waits for this, and with paths it takes half as long again.
-    path, scratch = f"{folder}/{name}", f"{folder}/.{getrandbits(32)}"
+    new = f".{getrandbits(32)}"
+    path, scratch = f"{folder}/{name}", f"{folder}/{new}"
     step = "open"
     try:
-        descriptor = _create(folder, scratch)
+        descriptor = _create(folder, new if here is not None else scratch, here)
         try:
             step = "write"
             _write_all(descriptor, content)
@@ -47,20 +54,23 @@ def replace_file(folder: Path, name: str, content: bytes) -> None:
         step = "close"
         os.close(descriptor)
         step = "rename"
-        os.rename(scratch, path)  # noqa: PTH104
+        names = (scratch, path) if here is None else (new, name)
+        os.rename(*names, src_dir_fd=here, dst_dir_fd=here)
     except OSError as error:
         # Go looks itself whether a folder is in the way, and has a word of its own for that.
         reason = "file exists" if error.errno == errno.EISDIR else (error.strerror or str(error)).lower()
         target = f"{scratch} {path}" if step == "rename" else scratch
         with suppress(OSError):
-            Path(scratch).unlink(missing_ok=True)
+            os.unlink(scratch if here is None else new, dir_fd=here)
         raise FileNotReplacedError(f"{step} {target}: {reason}") from error
 
 
-def _create(folder: Path, scratch: str) -> int:
+def _create(folder: Path, scratch: str, here: int | None) -> int:
     try:
-        return os.open(scratch, _NEW_FILE, 0o600)
+        return os.open(scratch, _NEW_FILE, 0o600, dir_fd=here)
     except FileNotFoundError:
+        if here is not None:
+            raise
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return os.open(scratch, _NEW_FILE, 0o600)
 

@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from .._internal.file_tree import FileTree
 from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
 from ..apis.documents import LARGEST_RECORD
@@ -63,6 +64,7 @@ class PluginFolder:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._place = directory.resolve()
+        self._tree, self._path = FileTree(directory.parent), f"/{directory.name}"
         self.is_full = False
         """There is no room for a checkpoint; what is there stays."""
 
@@ -74,7 +76,9 @@ class PluginFolder:
         """
         check_socket_path(self.directory / KUBELET_SOCKET_NAME)
         try:
-            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            if not os.path.lexists(self.directory.parent):
+                self.directory.parent.mkdir(parents=True)
+            self._tree.make_folder(self._path, 0o750, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.directory}: cannot be made: {error.strerror}; choose another folder") from None
         if not os.access(self.directory, os.W_OK | os.X_OK):
@@ -102,7 +106,7 @@ class PluginFolder:
 
         Source: devicemanager/manager.go, ``ShouldResetExtendedResourceCapacity`` (kubernetes v1.34.4).
         """
-        return not any(not entry.name.startswith(".") for entry in self.directory.iterdir())
+        return all(name.startswith(".") for name in self._tree.names(self._path))
 
     def clean(self, version: Version) -> None:
         """Remove what plugins of the last kubelet left: their sockets, and before 1.33 every file but the checkpoint.
@@ -175,7 +179,20 @@ class PluginFolder:
         try:
             if self.is_full:
                 raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
-            replace_file(self.directory, CHECKPOINT_NAME, text)
-        except FileNotReplacedError as error:
-            message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'
+            try:
+                self._replace_checkpoint(text)
+            except FileNotFoundError:
+                self._tree.make_folder(self._path, 0o755)
+                self._replace_checkpoint(text)
+        except (FileNotReplacedError, OSError) as error:
+            words = f"open {self.directory}: {_words(error)}" if isinstance(error, OSError) else str(error)
+            message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {words}'
             raise CheckpointNotWrittenError(message) from error
+
+    def _replace_checkpoint(self, text: bytes) -> None:
+        with self._tree.folder(self._path) as here:
+            replace_file(self.directory, CHECKPOINT_NAME, text, here)
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -9,12 +9,14 @@ kubelet/cm/container_manager.go, ``containerDevicesFromResourceDeviceInstances``
 
 from __future__ import annotations
 
+import errno
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from .._internal.file_tree import is_within
 from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
 from ..apis.grpcwire.messages import Code
@@ -143,6 +145,8 @@ class PodResourcesServer:
         temporary = self._directory / secrets.token_hex(4)
         try:
             self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            if not is_within(self._directory, self._directory.parent.resolve()):
+                raise OSError(errno.EXDEV, "leads out of the node's folder")
             self.socket.unlink(missing_ok=True)
             server.listen(temporary)
             self._server = server

@@ -9,12 +9,14 @@ Source: devicemanager/plugin/v1beta1/server.go, handler.go (kubernetes v1.34.4, 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from .._internal.doors import Door
+from .._internal.file_tree import is_within
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
 from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..apis.grpcwire.served_call import CallError
@@ -105,6 +107,8 @@ class RegistrationServer:
         """
         server = GrpcServer({_REGISTER: served_method(RegisterRequest, self._register, self._version)})
         try:
+            if not is_within(self._directory, self._directory.parent.resolve()):
+                raise OSError(errno.EXDEV, "leads out of the node's folder")
             if self.socket.is_socket():
                 self.socket.unlink()
             server.listen(self.socket)

@@ -14,6 +14,7 @@ from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import DevicesListed
+from simkubelet.node_tree import FileTree
 from simkubelet.runtime import Cri
 
 from ...story.specs import MANIFESTS
@@ -266,15 +267,20 @@ def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:
     Raises:
         InputError: There is none.
     """
-    file = plugin_folder / CHECKPOINT_NAME
+    tree, file = FileTree(plugin_folder.parent), f"/{plugin_folder.name}/{CHECKPOINT_NAME}"
     try:
-        text = file.read_text()
+        with tree.open(file, "r+") as opened:
+            if (changed := changed_checkpoint(opened.read(), to)) is None:
+                tree.unlink(file)
+            else:
+                opened.seek(0)
+                opened.write(changed)
+                opened.truncate()
     except FileNotFoundError:
-        raise InputError(f"changeCheckpoint: the kubelet has written none yet ({file})") from None
-    if (changed := changed_checkpoint(text, to)) is None:
-        file.unlink()
-    else:
-        file.write_text(changed)
+        where = plugin_folder / CHECKPOINT_NAME
+        raise InputError(f"changeCheckpoint: the kubelet has written none yet ({where})") from None
+    except OSError as error:
+        raise InputError(f"changeCheckpoint: {plugin_folder / CHECKPOINT_NAME}: {error.strerror}") from None
 
 
 async def run_command(action: RunCommand, trace: Trace) -> None:

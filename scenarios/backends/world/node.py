@@ -48,6 +48,7 @@ _HARDWARE: Final = (
 """Where the host's GPUs would be seen beside those of a node."""
 
 
+_TAPS: Final = "taps"
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the node's
 
 
@@ -148,6 +149,20 @@ class SimNode:
             devices=self._machine_folder / "dev" if self._machine_folder.exists() else None,
             kept=(self.directory,),
         )
+
+    def tap_folder(self, plugin: str) -> Path:
+        """Return the folder of sockets of a plugin with a tap."""
+        return self.directory / _TAPS / plugin
+
+    def make_tap_folder(self, plugin: str) -> None:
+        """Make the folder of sockets of a plugin with a tap.
+
+        Raises:
+            OSError: it cannot be made, or is a link.
+        """
+        self._folder.make_folder(f"/{_TAPS}/{plugin}", exist_ok=True)
+        if self._folder.real_path(f"/{_TAPS}/{plugin}") != self._logs.parent / _TAPS / plugin:
+            raise OSError(errno.EXDEV, "leads out of its place")
 
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""

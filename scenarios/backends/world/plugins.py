@@ -131,6 +131,7 @@ class SimPlugins:
         tap = Tap(_socket_folder(node, spec), node.plugin_folder, process.reported)
         self._taps[node.name, spec.name] = tap
         try:
+            node.make_tap_folder(spec.name)
             tap.start()
         except OSError as error:
             kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
@@ -264,7 +265,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
 
 def _socket_folder(node: SimNode, spec: PluginSpec) -> Path:
     """What a plugin takes for the kubelet's folder of sockets: one of its own where it has a tap."""
-    return node.directory / "taps" / spec.name if spec.tap else node.plugin_folder
+    return node.tap_folder(spec.name) if spec.tap else node.plugin_folder
 
 
 def _gpu_environment(machine: Machine) -> dict[str, str]:

@@ -37,9 +37,9 @@ class Disk:
     def __getattr__(self, name: str) -> Any:
         function = getattr(os, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **given: Any) -> Any:
             if name != self.failing:
-                return function(*args)
+                return function(*args, **given)
             if name == "write" and self.bytes_before:
                 written, self.bytes_before = function(args[0], args[1][: self.bytes_before]), 0
                 return written

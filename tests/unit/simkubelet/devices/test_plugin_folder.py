@@ -3,14 +3,16 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.devices.plugin_folder import PluginFolder, check_socket_path
+from simkubelet.devices.plugin_folder import CheckpointNotWrittenError, PluginFolder, check_socket_path
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import version
+from tests.support.decoy import Decoy
 
 
 def test_socket_path_of_107_bytes_is_the_longest(tmp_path):
@@ -62,6 +64,19 @@ def test_new_node_has_nothing_but_hidden_files(short_folder):
 
     (short_folder / "gopher.sock").touch()
     assert not folder.is_of_a_new_node()
+
+
+def test_checkpoint_is_not_written_behind_a_link(short_folder: Path, tmp_path: Path) -> None:
+    decoy = Decoy(tmp_path / "decoy")
+    folder = PluginFolder(short_folder / "device-plugins")
+    folder.prepare()
+    folder.directory.rename(short_folder / "away")
+    folder.directory.symlink_to(decoy.place)
+
+    with pytest.raises(CheckpointNotWrittenError, match="failed to write checkpoint file"):
+        folder.save(b"{}")
+
+    decoy.check()
 
 
 async def test_node_whose_folder_was_lost_starts_with_zeroed_resources(node: Any):
