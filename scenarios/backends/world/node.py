@@ -7,6 +7,7 @@ into folders that it shares with the host) and ``logs/`` (what the kubelet and t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,12 +138,12 @@ class SimNode:
             own = {
                 path: self._folder.real_path(f"/{place.relative_to(self.directory)}") for path, place in places.items()
             }
-            shown = {**self._places(), **own}
+            shown, storage = {**self._places(), **own}, self.files.open_view()
         except OSError as error:
             raise InputError(f"{self.name}:{error.filename}: cannot be shown to a plugin: {error.strerror}") from None
         return NodeView(
             root=self.root,
-            storage=self.files.open_view(),
+            storage=storage,
             places=shown,
             hidden=(*_OWN, *(_HARDWARE if self.spec.has_devices else ())),
             opened=(*_OPEN, *(str(PurePosixPath(path).parent) for path in self._changed)),
@@ -166,17 +167,17 @@ class SimNode:
 
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
-        shared = (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
-        kubelet = {f"/var/lib/kubelet/{one}": f"/{one}" for one in shared}
-        own = {f"/{path}": f"/{self.root.name}/{path}" for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: "/shm"}
-        for folder in own.values():
-            self._folder.make_folder(folder, exist_ok=True)
-            with self._folder.folder(folder) as opened:
+        root = self.files.tree
+        own = {path: (root, path) for path in ("/tmp", "/var/tmp")} | {_SHARED_MEMORY: (self._folder, "/shm")}  # noqa: S108
+        for tree, path in own.values():
+            tree.make_folder(path, exist_ok=True)
+            with tree.folder(path) as opened:
                 os.fchmod(opened, 0o1777)
         for path in _OWN:
-            self.files.tree.make_folder(path, exist_ok=True)
-        there = {path: folder for path, folder in kubelet.items() if self._folder.is_folder(folder)}
-        return {path: self._folder.real_path(folder) for path, folder in {**own, **there}.items()}
+            root.make_folder(path, exist_ok=True)
+        kubelet = [f"/var/lib/kubelet/{one}" for one in (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)]
+        shown = own | {path: (root, path) for path in kubelet if root.is_folder(path)}
+        return {path: tree.real_path(there) for path, (tree, there) in shown.items()}
 
     def checkpoint_text(self) -> str | None:
         """What is in the kubelet's file of who holds which device; None where there is none."""
