@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,6 +120,9 @@ class SimPlugins:
         """
         if (node.name, spec.name) in self._processes:
             raise InputError(f"plugin '{spec.name}' is on node '{node.name}' already; give each plugin its own name")
+        if spec.tap:
+            with _named_errors(spec):
+                node.make_tap_folder(spec.name)
         command = plugin_command(node, spec, self._replacements.get(spec.name))
         spawn = spawn_task if spec.name in self._tasks else self._spawn
         process = PluginProcess(command, self._clock, self._trace, spec.start == "with-node", spawn)
@@ -130,12 +134,8 @@ class SimPlugins:
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
         tap = Tap(_socket_folder(node, spec), node.plugin_folder, process.reported)
         self._taps[node.name, spec.name] = tap
-        try:
-            node.make_tap_folder(spec.name)
+        with _named_errors(spec):
             tap.start()
-        except OSError as error:
-            kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
-            raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
 
     def _sockets(self, node: str, name: str) -> tuple[str, ...]:
         """The sockets that a plugin has in the folder that a tap gives it."""
@@ -224,6 +224,15 @@ class SimPlugins:
         """
         for name in names:
             await self._processes[node, name].start()
+
+
+@contextmanager
+def _named_errors(spec: PluginSpec) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
+        raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
 
 
 def _as_on_a_node(view: PluginView, folder: Path) -> PluginView:

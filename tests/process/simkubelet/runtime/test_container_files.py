@@ -8,6 +8,7 @@ from fakegpu import Machine
 from simkubelet.apis import cdi
 from simkubelet.devices.pod_devices import DeviceNode, Mount
 from simkubelet.runtime.container_runtime import ContainerStartError, StartFailure
+from tests.support.decoy import Decoy
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +37,35 @@ async def test_missing_source_of_a_mount_is_made_on_the_node(node):
     await node.output("touch", "/x/file", mounts=(Mount("/var/lib/plugin/../made", "/x", False),))
 
     assert (node.root / "var/lib/made/file").exists()
+
+
+@pytest.fixture
+def decoy(tmp_path_factory: pytest.TempPathFactory) -> Decoy:
+    return Decoy(tmp_path_factory.mktemp("beside") / "decoy")
+
+
+@pytest.mark.parametrize("path", ["/srv/l", "/srv/l/d", "/srv/l/new"])
+async def test_mount_leads_through_no_link_out_of_the_node(node, decoy: Decoy, path: str) -> None:
+    node.write("/srv/file")
+    (node.root / "srv" / "l").symlink_to(f"../../../{decoy.place.parent.name}/decoy")
+
+    with pytest.raises(ContainerStartError, match=f'failed to mkdir "{path}": mkdir {path}: '):
+        await node.start("touch", "/x/file", mounts=(Mount(path, "/x", False),))
+
+    decoy.check()
+
+
+async def test_output_goes_through_no_link_of_a_plugin(node, decoy: Decoy) -> None:
+    container = await node.start("true")
+    await container.wait()
+    logs = container.log.parents[2]
+    logs.rename(node.folder / "away")
+    logs.symlink_to(decoy.place)
+
+    with pytest.raises(ContainerStartError, match="create container log directory for container main failed: "):
+        await node.start("echo", "hello")
+
+    decoy.check()
 
 
 async def test_deeper_mount_is_not_hidden_by_a_higher_one(node):
