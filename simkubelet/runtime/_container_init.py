@@ -25,7 +25,8 @@ import sys
 
 import isolation  # type: ignore[import-not-found]
 
-_READ_ONLY = 1 | 32 | 4096
+_MS_BIND = 4096
+_READ_ONLY = 1 | 32 | _MS_BIND
 """MS_RDONLY | MS_REMOUNT | MS_BIND."""
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 """Source: containerd v2.1.4, pkg/oci/spec.go, ``populateDefaultUnixSpec``."""
@@ -76,7 +77,7 @@ def _be_a_stranger(mounts: list[str]) -> None:
     """Give up what root may do, and keep what belongs to the container."""
     for path in (f"/proc/{name}" for name in _PROC_READ_ONLY):
         if os.path.exists(path):  # noqa: PTH110
-            isolation.attach(isolation.cloned(path), path)
+            isolation.call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
             isolation.call("mount", None, path.encode(), None, _READ_ONLY, None)
     try:
         stranger = isolation.Stranger()

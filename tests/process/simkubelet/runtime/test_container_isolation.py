@@ -18,6 +18,7 @@ LACKING = {
     "nothing": "",
     "landlock": "isolation._LANDLOCK_MIN_ABI = 99",
     "idmapped mounts": "isolation._MOUNT_ATTR_IDMAP = 1 << 40",
+    "mounts without a place": "isolation._OPEN_TREE = 4000",
 }
 """What a kernel may lack -> the statement that lets it."""
 DIAL = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
