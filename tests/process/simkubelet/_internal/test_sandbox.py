@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from simkubelet._internal import enter_view, sandbox
+from simkubelet._internal import enter_view, isolation, sandbox
 from simkubelet._internal.sandbox import NodeView
 from simkubelet.model.errors import HostError
 from tests.support.attacks import Victim
@@ -374,6 +374,14 @@ def test_attacks_on_the_host_are_refused(node, request):
 
     expected = unrefused(*request.node.callspec.params["node"].split())
     assert (seen.stderr, seen.stdout.splitlines()) == ("", expected)
+
+
+@pytest.mark.parametrize("node", ["own"], indirect=True)
+def test_user_of_plugins_is_reported_as_it_is(node):
+    host_id = int(node.sh("cat /proc/self/uid_map").stdout.split()[1])
+
+    assert sandbox.has_strangers(node.folder) == (host_id >= isolation._LOWEST_ID)
+    assert not sandbox.has_strangers(node.folder / "nowhere")
 
 
 def test_devices_of_the_node_keep_the_permissions_of_the_host(node):
