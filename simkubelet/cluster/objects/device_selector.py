@@ -20,6 +20,7 @@ from ..cel.environment import environment
 from ..cel.estimate import estimated_cost
 from ..cel.evaluation import evaluation
 from ..cel.kubernetes_functions import quantity, semver
+from ..cel.nesting import depth_error
 from ..cel.run import Run, Step
 from ..cel.tree import Checked, read_checked
 from ..cel.values import Domains, EvaluationError, LimitError, type_of
@@ -154,10 +155,14 @@ def expression_refusal(
         text = str(error)
         if text == _MISSING or text.endswith(_TOO_DEEP_HERE):
             return None
-        is_known = "Syntax error: " in text or not (
-            _NOT_IN_THE_PACKAGE.search(expression)
-            or _MIXED_NUMBERS.search(text)
-            or any(re.search(rf"\b{function}\s*\(", expression) for function in functions)
+        is_known = (
+            "Syntax error: " in text
+            or "recursion" in text
+            or not (
+                _NOT_IN_THE_PACKAGE.search(expression)
+                or _MIXED_NUMBERS.search(text)
+                or any(re.search(rf"\b{function}\s*\(", expression) for function in functions)
+            )
         )
         return text if is_known else None
     return None
@@ -206,7 +211,7 @@ def _attribute_value(attribute: Mapping[str, Any]) -> Any:
 def _compile_error(text: str, expression: str) -> str:
     """The package's text in the words of cel-go, as far as the two differ in what is wrong most often."""
     if _TOO_DEEP.search(text):
-        return _TOO_DEEP_HERE
+        return depth_error(expression) or _TOO_DEEP_HERE
     text = _STATUS.sub("", text).removesuffix(" [INVALID_ARGUMENT]")
     text = text.replace(" not found in struct 'kubernetes.DRADevice'", "")
     text = text.replace("map(string, map(string, dyn))", "map(string, map(string, any))")
