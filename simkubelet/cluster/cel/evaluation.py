@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...model.version import Version
 from .call_costs import CostOf, cost_of, one
-from .functions import call
+from .functions import call, is_own
 from .run import Later, Qualifier, Run, Step, kept, resolved, variable
 from .tree import (
     ACCUMULATOR,
@@ -216,6 +216,7 @@ class _Planner:
                 return _member(planned[0].step, items)
         cost = cost_of(function, overload, self._release)
         steps = [each.step for each in planned]
+        reads_parts = function in ("_==_", "_!=_", "@in") or not is_own(function)
         # A pattern that is a constant is compiled before.
         are_all = len(steps) < 3 and not (function == "matches" and planned[1].is_constant)
 
@@ -226,6 +227,8 @@ class _Planner:
                 run.charge(cost(operands, value))
                 return value
             run.charge(cost(operands, None))
+            if reads_parts:
+                run.read(operands)
             return call(function, is_member, operands)
 
         return _Planned(evaluate)

@@ -32,7 +32,7 @@ from .values import (
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-__all__ = ["MOST_CHARACTERS", "call"]
+__all__ = ["MOST_CHARACTERS", "call", "is_own"]
 
 MOST_CHARACTERS: Final = 1 << 24
 """The longest string that is made; to read it would cost more than the limit.
@@ -279,6 +279,11 @@ _OWN: Final[Mapping[str, Callable[..., Any]]] = {
     "value": _optional_value,
     **KUBERNETES_FUNCTIONS,
 }
+
+
+def is_own(function: str) -> bool:
+    """Whether a function is in Python, and the package has no part in it."""
+    return function in _OWN
 
 
 # The package's

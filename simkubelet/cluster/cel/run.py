@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from .values import Domains, EvaluationError, Joined, LimitError, Optional, key_of, size_of
+from .values import Domains, EvaluationError, Joined, LimitError, Optional, count_parts, key_of, size_of
 
 __all__ = ["Later", "Qualifier", "Run", "Step", "kept", "resolved", "variable"]
 
@@ -22,12 +22,13 @@ class Run:
         limit: what it may cost.
     """
 
-    __slots__ = ("cost", "limit", "names")
+    __slots__ = ("cost", "limit", "names", "parts")
 
     def __init__(self, names: dict[str, Any], limit: int) -> None:
         self.names = names
         self.limit = limit
         self.cost = 0
+        self.parts = limit
 
     def charge(self, cost: int) -> None:
         """Add what a step costs.
@@ -39,6 +40,14 @@ class Run:
             self.cost += cost
         if self.cost > self.limit:
             raise LimitError
+
+    def read(self, values: list[Any]) -> None:
+        """Count values that a function reads with all of their parts, which costs nothing and takes time.
+
+        Raises:
+            LimitError: those of this evaluation have too many parts.
+        """
+        self.parts -= count_parts(values, self.parts)
 
 
 Step: TypeAlias = Callable[[Run], Any]

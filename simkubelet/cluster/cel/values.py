@@ -28,6 +28,7 @@ __all__ = [
     "Semver",
     "are_equal",
     "compare",
+    "count_parts",
     "key_of",
     "size_of",
     "type_of",
@@ -148,6 +149,24 @@ def size_of(value: Any) -> int:
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     return 1
+
+
+def count_parts(values: Sequence[Any], most: int) -> int:
+    """Return how many parts values have, each as often as it is in them.
+
+    Raises:
+        LimitError: more than `most`: a list that has another one twice, which has another one twice.
+    """
+    waiting, count = list(values), 0
+    while waiting:
+        value = waiting.pop()
+        value = value.value if isinstance(value, Optional) else value
+        count += 1
+        if isinstance(value, list | Joined | dict):
+            if count + size_of(value) > most:
+                raise LimitError
+            waiting += value.values() if isinstance(value, dict) else value
+    return count
 
 
 def key_of(value: Any) -> Any:

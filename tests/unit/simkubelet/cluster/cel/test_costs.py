@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -73,6 +74,18 @@ def test_memory_stays_small_whatever_the_estimate(expression: str) -> None:
         tracemalloc.stop()
 
     assert peak < 100 << 20
+
+
+TWICE = "".join(f"cel.bind({one}, [{other}, {other}], " for other, one in pairwise("abcdefghijklmnopqrstuvwxy"))
+SHARED = f"cel.bind(a, [1], {TWICE}INNER{')' * (len(TWICE.split('bind')))}"
+
+
+@pytest.mark.parametrize("inner", ["y == y", "y != y", "y in [y]", "'%s'.format([y]) == ''"])
+def test_list_with_another_one_twice_and_again_is_not_read(inner: str) -> None:
+    selector = compiled_selector(SHARED.replace("INNER", inner))
+
+    with pytest.raises(SelectorError, match="actual cost limit exceeded"):
+        selector.matches(VIEW)
 
 
 @pytest.mark.parametrize(("minor", "cost"), [("1.36", 1), ("1.37", 2)])
