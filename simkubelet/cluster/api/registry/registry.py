@@ -78,7 +78,7 @@ class Registry:
             StatusError: it is refused.
         """
         write = write or Write()
-        new: dict[str, Any] = copied(body)
+        new: JSON = copied(body)
         if new.setdefault("metadata", {}).get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         set_namespace(new, kind, namespace)
