@@ -71,6 +71,8 @@ _RESYNC_S: Final = 60.0
 _RELIST_S: Final = 1.0
 """When a new sandbox is noticed, which is reason to look at its pod again."""
 _LONGEST_RETRY_S: Final = 60.0
+_STARTED_AT_ONCE: Final = 100
+"""Containers that are started before others have a turn; few pods have as many."""
 _SHORTEST_GRACE_S: Final = 1.0
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 _BACK_OFF: Final = "CrashLoopBackOff"
@@ -240,10 +242,12 @@ class PodWorker:
                 retries.append(retry_s)
                 if container.kind is ContainerKind.INIT:
                     return min(retries)
-        for container in actions.apps:
+        for count, container in enumerate(actions.apps, 1):
             retry_s = await self._try_to_start(container)
             if retry_s is not None:
                 retries.append(retry_s)
+            if count % _STARTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         return min(retries, default=None)
 
     async def _try_to_start(self, container: Container) -> float | None:
