@@ -41,11 +41,12 @@ _MOST_ANSWERS: Final = 50
 _MOST_FRAMES: Final = 10_000
 _MOST_SETTINGS: Final = 100
 """That wait to be acknowledged, on a connection whose frames go to another one."""
-_MOST_HEADERS_BYTES: Final = 16 << 20
+_MOST_HEADERS_BYTES: Final = 2 << 20
 """Of one header list, packed or not. A short block can name one long header of the table ten thousand times.
 
-Source: google.golang.org/grpc v1.72.1, internal/transport/defaults.go, ``defaultServerMaxHeaderListSize``.
+Go's limit is 16 MiB, which takes a decoder in Python fifteen seconds, in which nothing else is done.
 """
+_MOST_FRAME_BYTES: Final = (1 << 24) - 1
 
 
 class ConnectionListener(Protocol):
@@ -315,7 +316,7 @@ class End(asyncio.Protocol):
                 allowed = max(self._decoder.max_allowed_table_size, min(value, _MOST_HEADERS_BYTES))
                 self._decoder.max_allowed_table_size = allowed
             elif number == MAX_FRAME_SIZE:
-                self._reader.largest_bytes = max(self._reader.largest_bytes, min(value, _MOST_HEADERS_BYTES))
+                self._reader.largest_bytes = max(self._reader.largest_bytes, min(value, _MOST_FRAME_BYTES))
 
     def _apply(self, settings: Frame) -> None:
         for number, value in settings.settings():

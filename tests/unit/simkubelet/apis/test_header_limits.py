@@ -10,7 +10,6 @@ import pytest
 from simkubelet.apis.grpcwire.end import ConnectionListener, End
 from simkubelet.apis.grpcwire.frames import FRAME_BYTES, HEADER_TABLE_SIZE, Flag, Frame, Type
 
-MEBIBYTE = 1 << 20
 LITERAL = b"\x40\x01a"
 """A header ``a`` that enters the table; the length of its value follows."""
 NEWEST = b"\xbe"
@@ -55,8 +54,10 @@ def test_block_without_an_end_ends_the_connection() -> None:
     end.data_received(Frame(Type.HEADERS, 0, 1, b"").encoded())
     continuation = Frame(Type.CONTINUATION, 0, 1, b"x" * FRAME_BYTES).encoded()
 
-    for _ in range(16 * MEBIBYTE // FRAME_BYTES + 1):
+    for _ in range(2 * 1024 * 1024 // FRAME_BYTES):
         end.data_received(continuation)
+    transport.close.assert_not_called()
+    end.data_received(continuation)
 
     listener.headers.assert_not_called()
     transport.close.assert_called_once_with()
@@ -81,3 +82,23 @@ def test_table_is_as_large_as_it_was_announced(announced: int | None, size: int,
     send_headers(end, 1, integer(size, 5, 0x20) + LITERAL + b"\0")
 
     assert (listener.headers.call_count, transport.close.call_count) == (is_taken, not is_taken)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b"\x82" * 200_000, id="names of the table"),
+        pytest.param(b"\0\x01a\x01b" * 70_000, id="short headers"),
+        pytest.param(b"\0\x01a" + integer(2_200_000, 7, 0x80) + bytes(2_200_000), id="packed text"),
+    ],
+)
+def test_block_that_takes_long_to_decode_ends_the_connection(block: bytes) -> None:
+    end, listener, transport = connected()
+    pieces = [block[at : at + FRAME_BYTES] for at in range(0, len(block), FRAME_BYTES)]
+
+    for number, piece in enumerate(pieces):
+        flags = Flag.END_HEADERS if number == len(pieces) - 1 else 0
+        end.data_received(Frame(Type.CONTINUATION if number else Type.HEADERS, flags, 1, piece).encoded())
+
+    listener.headers.assert_not_called()
+    transport.close.assert_called()
