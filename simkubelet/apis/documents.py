@@ -63,10 +63,10 @@ class BoundsError(ValueError):
         self.mark = mark
 
 
-def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE) -> bytes:
+def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE, *, within_s: float | None = None) -> bytes:
     """All of a file, which may be a pipe in which somebody writes; or what a descriptor has not yet read of one.
 
-    Waits 10 seconds at most for each part of what is no regular file.
+    Waits at most `within_s` for each part of what is no regular file: 10 seconds, and 0 where others are not to wait.
 
     Raises:
         OSError: it cannot be read, is larger than `limit`, or nothing came; `strerror` says it.
@@ -75,11 +75,12 @@ def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE) -> 
     try:
         size = os.fstat(descriptor).st_size
         content = bytearray()
+        wait_s = _PATIENCE_S if within_s is None else within_s
         readable = select.poll()
         readable.register(descriptor, select.POLLIN)
         while max(size, len(content)) <= limit:
-            if not readable.poll(_PATIENCE_S * 1000):
-                raise TimeoutError(errno.ETIMEDOUT, f"nothing was written to it for {_PATIENCE_S} s", path)
+            if not readable.poll(wait_s * 1000):
+                raise TimeoutError(errno.ETIMEDOUT, f"nothing was written to it for {wait_s:g} s", path)
             part = os.read(descriptor, min(_PART, limit + 1 - len(content)))
             if not part:
                 return bytes(content)

@@ -74,7 +74,7 @@ class ClaimsFile:
         """
         path = self._folder / CHECKPOINT_NAME
         try:
-            text = read_file(path, LARGEST_RECORD).decode(errors="replace")
+            text = read_file(path, LARGEST_RECORD, within_s=0).decode(errors="replace")
         except FileNotFoundError:
             try:
                 self._write(encode(None, self._version))

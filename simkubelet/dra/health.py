@@ -123,7 +123,7 @@ def _map(entries: Iterable[str]) -> str:
 
 def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
     try:
-        document = load_json(read_file(path, LARGEST_RECORD).decode())
+        document = load_json(read_file(path, LARGEST_RECORD, within_s=0).decode())
         return {driver: _reports(state) for driver, state in document.items()}
     except FileNotFoundError:
         return {}

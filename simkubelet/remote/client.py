@@ -198,7 +198,7 @@ class ApiClient:
             except CredentialError as error:
                 raise ApiError(401, "Unauthorized", str(error)) from None
         if self._access.token_file is not None:
-            value = f"Bearer {read_file(self._access.token_file).decode().strip()}"
+            value = f"Bearer {read_file(self._access.token_file, within_s=0).decode().strip()}"
         return {"Authorization": value} if value else {}
 
 

@@ -71,3 +71,18 @@ def test_recording_of_another_release_or_story_is_none(two_stories: Path, releas
 
     with pytest.raises(InputError, match="has no story of this run on its Kubernetes release; record one with: simkub"):
         Compared([job], two_stories)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 5_000 + "1" + "}" * 5_000, "1" * 5_000, ""])
+def test_line_that_is_deep_or_long_is_one_short_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "trace.jsonl").write_text(f"{content}\n")
+
+    with pytest.raises(InputError, match="no line of a trace") as caught:
+        read_trace(tmp_path / "trace.jsonl")
+
+    assert len(str(caught.value)) < 400
+
+
+def test_trace_without_an_end_is_refused() -> None:
+    with pytest.raises(InputError, match="larger than 256 MiB"):
+        read_trace(Path("/dev/zero"))
