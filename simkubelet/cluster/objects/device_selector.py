@@ -117,6 +117,8 @@ def compiled_selector(expression: str, *, release: Version = _RELEASE, knows_sha
         return DeviceSelector(estimated_cost(checked, release), evaluation(checked, release))
     except EvaluationError as error:
         raise CompileError(f"program instantiation failed: {error}") from None
+    except RecursionError:
+        raise CompileError(f"compilation failed: {_TOO_DEEP_HERE}") from None
 
 
 def _checked(expression: str, knows_sharing: bool) -> Checked:
