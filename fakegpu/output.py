@@ -85,7 +85,8 @@ class Output(io.TextIOBase):
         Raises:
             OutputError: It cannot be written.
         """
-        if not self._is_lost:
+        # click tries a stream with empty text, and would keep the error for itself.
+        if text and not self._is_lost:
             try:
                 self._below.write(text)
             except OSError as error:

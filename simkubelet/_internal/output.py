@@ -109,7 +109,8 @@ class Output(io.TextIOBase):
             UnreadError: Nobody reads it any more.
             HostError: It cannot be written.
         """
-        if not self._is_lost:
+        # click tries a stream with empty text, and would keep the error for itself.
+        if text and not self._is_lost:
             try:
                 self._below.write(text)
             except OSError as error:

@@ -63,8 +63,11 @@ def test_printed_text_has_no_workflow_command(text: str) -> None:
 
 def failing(number: int) -> io.StringIO:
     class Failing(io.StringIO):
-        def flush(self) -> None:
+        def write(self, text: str, /) -> int:
             raise OSError(number, os.strerror(number))
+
+        def flush(self) -> None:
+            self.write("")
 
         def fileno(self) -> int:
             return self.descriptor
@@ -81,8 +84,9 @@ def failing(number: int) -> io.StringIO:
 def test_stream_that_fails_is_an_error_once(number: int, error: type[Exception]) -> None:
     output = Output(failing(number), is_needed=True)
 
+    output.write("")
     with pytest.raises(error) as raised:
-        output.flush()
+        output.write("text")
     output.write("more")
     output.flush()
 
