@@ -41,7 +41,7 @@ def test_recording_is_replayed(machine: Machine, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["0", "--utilization", "120"], "utilization=120: out of range, 0 to 100 percent"),
-        (["0", "--utilization", "NaN"], "out of range"),
+        (["0", "--utilization", "NaN"], "'NaN' is not a valid float"),
         (["0", "--memory", "lots"], "--memory lots: write a number of bytes, or one with KiB, MiB or GiB"),
         (["9"], "no GPU 9"),
         (["0", "--stop", "--utilization", "3"], "exclude each other"),
