@@ -81,7 +81,10 @@ def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE, *, 
         while max(size, len(content)) <= limit:
             if not readable.poll(wait_s * 1000):
                 raise TimeoutError(errno.ETIMEDOUT, f"nothing was written to it for {wait_s:g} s", path)
-            part = os.read(descriptor, min(_PART, limit + 1 - len(content)))
+            try:
+                part = os.read(descriptor, min(_PART, limit + 1 - len(content)))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from None
             if not part:
                 return bytes(content)
             content += part

@@ -23,7 +23,11 @@ import signal
 import stat
 import sys
 
-import isolation  # type: ignore[import-not-found]
+if __package__:
+    from .._internal import isolation
+else:
+    # In a container there is the text of that module alone.
+    import isolation  # type: ignore[import-not-found, no-redef]
 
 _MS_BIND = 4096
 _READ_ONLY = 1 | 32 | _MS_BIND

@@ -57,6 +57,7 @@ class KubeletLogs(logging.Handler):
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
+        self._paths: dict[str, Path] = {}
         self._files: dict[str, IO[str]] = {}
         self._logger = logging.getLogger("simkubelet")
 
@@ -72,7 +73,7 @@ class KubeletLogs(logging.Handler):
             InputError: The file cannot be made.
         """
         try:
-            self._files[name] = open_without_links(file, "x", buffering=1)
+            self._paths[name], self._files[name] = file, open_without_links(file, "x", buffering=1)
         except OSError as error:
             raise InputError(f"{file}: cannot be written: {error.strerror}") from None
 
@@ -101,9 +102,9 @@ class KubeletLogs(logging.Handler):
                         self._rotate(name)
 
     def _rotate(self, node: str) -> None:
-        path = Path(self._files[node].name)
+        path = self._paths[node]
         path.replace(f"{path}.1")
-        before, self._files[node] = self._files[node], path.open("x", encoding="utf-8", buffering=1)
+        before, self._files[node] = self._files[node], open_without_links(path, "x", buffering=1)
         before.close()
 
     def finish(self) -> None:

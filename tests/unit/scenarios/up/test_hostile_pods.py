@@ -103,8 +103,12 @@ async def cluster() -> AsyncIterator[LiveCluster]:
 
 async def send(cluster: LiveCluster, *bodies: bytes) -> list[int]:
     headers = {"Content-Type": "application/json"}
+    statuses = []
     async with ClientSession(cluster.api.url, headers=headers) as session:
-        return [(await session.post("/api/v1/namespaces/default/pods", data=body)).status for body in bodies]
+        for body in bodies:
+            async with session.post("/api/v1/namespaces/default/pods", data=body) as response:
+                statuses.append(response.status)
+    return statuses
 
 
 async def runs(cluster: LiveCluster, name: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from simkubelet.cdi import CdiRegistry
 from simkubelet.model.errors import InputError
+from simkubelet.node_tree import FileTree
 from simkubelet.pods.static_pods import read_static_pods
 from simkubelet.remote import read_kubeconfig
 
@@ -64,11 +65,11 @@ def test_cdi_folder_with_a_hostile_file_is_read(make: Callable[[Path], None], tm
     make(tmp_path / "spec.json")
     make(tmp_path / "spec.yaml")
 
-    registry = CdiRegistry.load([tmp_path])
+    registry = CdiRegistry.load(FileTree(tmp_path), ["/"])
 
     assert [problem.split(":")[0] for problem in registry.problems] == [
-        str(tmp_path / "spec.json"),
-        str(tmp_path / "spec.yaml"),
+        "//spec.json",
+        "//spec.yaml",
     ]
 
 
@@ -81,7 +82,7 @@ def test_static_pods_beside_a_hostile_file_are_read(
     (tmp_path / "pod.yaml").write_text(pod)
 
     with caplog.at_level(logging.ERROR):
-        pods = read_static_pods(tmp_path, "node-1")
+        pods = read_static_pods(tmp_path, "node-1", tmp_path)
 
     assert [one.name for one in pods.values()] == ["p-node-1"]
     if make is sparse:
