@@ -25,8 +25,8 @@ from aiohttp import ClientSession
 import scenarios
 import simkubelet
 from scenarios.trace.trace import Broadcast
-from scenarios.up.nodes import LiveNodes, _kept_running
 from scenarios.up.control_socket import _answer
+from scenarios.up.nodes import LiveNodes, _kept_running
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.cluster.scheduler.cluster_state import PodInfo
 from simkubelet.cluster.scheduler.queue import QueuedPod

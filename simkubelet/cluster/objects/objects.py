@@ -40,7 +40,12 @@ JSON: TypeAlias = dict[str, Any]
 _REMEMBERED_S: Final = 75.0
 _LEAST_REMEMBERED: Final = 1000
 _MOST_REMEMBERED: Final = 100 * 1024
+_LEAST_REMEMBERED_BYTES: Final = 8 << 20
+_MOST_REMEMBERED_BYTES: Final = 128 << 20
+"""A real server counts writes alone. With objects of megabytes its memory is that of a machine for servers."""
 _FORGET_PERIOD_S: Final = 15.0
+_VALUE_BYTES: Final = 64
+"""Of a short text, or of a list or a dictionary without what is in it."""
 _WRITE: Final = Door("notice of a write")
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -113,14 +118,24 @@ class _Collection:
         stored: path -> object.
         paths: the same paths in order.
         history: the latest writes, the oldest first.
+        sizes: of the objects in the history, about, in bytes.
+        size: the sum of these.
         forgotten: the version of the newest write that is no longer in the history.
     """
 
     stored: dict[str, JSON] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
     history: deque[Written] = field(default_factory=deque)
+    sizes: deque[int] = field(default_factory=deque)
+    size: int = 0
     forgotten: int = 0
     subscribers: list[Subscriber] = field(default_factory=list)
+
+    def remember(self, written: Written) -> None:
+        """Add a write to the history."""
+        self.history.append(written)
+        self.sizes.append(_size(written.object))
+        self.size += self.sizes[-1]
 
     def forget(self, until: float) -> None:
         """Drop the writes before a time, but for some; the oldest ones also where there are too many.
@@ -129,15 +144,19 @@ class _Collection:
         ``defaultUpperBoundCapacity`` (v0.34.4); its lower bound is 100.
         """
         history = self.history
-        while len(history) > _MOST_REMEMBERED or (len(history) > _LEAST_REMEMBERED and history[0].at < until):
+        while len(history) > 1 and (
+            (len(history) > _MOST_REMEMBERED or self.size > _MOST_REMEMBERED_BYTES)
+            or (history[0].at < until and (len(history) > _LEAST_REMEMBERED or self.size > _LEAST_REMEMBERED_BYTES))
+        ):
             self.forgotten = history.popleft().version
+            self.size -= self.sizes.popleft()
 
 
 class Objects:
     """All objects of a cluster; `change` is notified of each write.
 
-    The writes of the last 75 s are remembered, and the last 1,000 of each kind; who asks for what came after an older
-    one must list again.
+    The writes of the last 75 s are remembered, and the last 1,000 of each kind, as far as these are not too large; a
+    client that asks for what came after an older one must list again.
     """
 
     def __init__(self, wall_time: WallTime) -> None:
@@ -241,7 +260,7 @@ class Objects:
         if verb is Verb.ADDED:
             insort(kind.paths, path)
         written = Written(self.version, self.wall_time.elapsed(), verb, key, new, before)
-        kind.history.append(written)
+        kind.remember(written)
         self._forget(kind, written.at)
         record = None if key.kind == "events" else partial(self.record_failure, key, new)
         for subscriber in kind.subscribers:
@@ -257,6 +276,15 @@ class Objects:
             self._forgets_at = now + _FORGET_PERIOD_S
             for kind in self._kinds.values():
                 kind.forget(now - _REMEMBERED_S)
+
+
+def _size(value: Any) -> int:
+    """About how many bytes of memory a JSON value takes."""
+    if isinstance(value, str):
+        return _VALUE_BYTES + len(value)
+    if isinstance(value, dict):
+        return _VALUE_BYTES + sum(map(_size, value.values()))
+    return _VALUE_BYTES + sum(map(_size, value)) if isinstance(value, list) else 0
 
 
 def copied(value: Any) -> Any:

@@ -31,10 +31,10 @@ class Writer:
         for kind in "ab":
             self.objects.subscribe(kind, self.written.append)
 
-    def write(self, kind: str, later_s: int = 0) -> None:
+    def write(self, kind: str, later_s: int = 0, **body: object) -> None:
         self.clock.ms += later_s * 1000
         self._names += 1
-        self.objects.create(Key(kind, "default", str(self._names)), {})
+        self.objects.create(Key(kind, "default", str(self._names)), body)
 
     def of(self, kind: str) -> list[Written]:
         return [one for one in self.written if one.key.kind == kind]
@@ -79,6 +79,20 @@ def test_no_more_than_102400_fresh_writes_are_remembered(monkeypatch: pytest.Mon
         writer.write("a")
 
     assert len(writer.objects.since(writer.objects.oldest("a"), "a")) == 10
+
+
+@pytest.mark.parametrize(("later_s", "remembered"), [(0, 128), (FRESH_S + 1, 8)])
+def test_writes_of_large_objects_are_remembered_up_to_a_size(later_s: int, remembered: int) -> None:
+    writer = Writer()
+    for _ in range(200):
+        # As large as a mebibyte when its other parts are counted too.
+        writer.write("a", data={"text": "x" * ((1 << 20) - 1024)})
+
+    writer.write("a", later_s)
+
+    assert len(writer.objects.since(writer.objects.oldest("a"), "a")) == remembered + 1
+    with pytest.raises(TooOldError):
+        writer.objects.since(writer.objects.oldest("a") - 1, "a")
 
 
 def test_objects_are_in_the_order_of_their_paths():
