@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -46,6 +47,7 @@ _LOOP: Final = Door("part of the control plane")
 _REMEMBERED_FAILURES: Final = 1000
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 _COLLECT_AFTER: Final = 20_000
+_MEMORY_RETURNED_EACH_S: Final = 30.0
 _TURNS_OF_A_REGISTRATION: Final = 40
 """Turns of the event loop from the start of a stub that is a task to its registration, with room."""
 
@@ -93,6 +95,7 @@ class LiveNodes:
         contain_failures(complain_once())
         self.logs.start()
         self._stack.callback(self.logs.close)
+        self.keep("memory", self._return_memory)
 
     async def add(self, specs: Iterable[NodeSpec], cluster: ClusterApi, kubeconfig: Callable[[], Path]) -> None:
         """Start the nodes of a cluster, each with its plugins.
@@ -136,6 +139,13 @@ class LiveNodes:
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(end)
+
+    async def _return_memory(self) -> None:
+        """Now and then give the system what large objects have left unused; the C library does so at its end only."""
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        while trim is not None:
+            await self.clock.sleep(_MEMORY_RETURNED_EACH_S)
+            trim(0)
 
     async def until_published(self) -> None:
         """Wait as long as a kubelet takes from its socket to the node's status."""

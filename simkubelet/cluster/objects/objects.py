@@ -40,7 +40,7 @@ JSON: TypeAlias = dict[str, Any]
 _REMEMBERED_S: Final = 75.0
 _LEAST_REMEMBERED: Final = 1000
 _MOST_REMEMBERED: Final = 100 * 1024
-_LEAST_REMEMBERED_BYTES: Final = 8 << 20
+_LEAST_REMEMBERED_BYTES: Final = 4 << 20
 _MOST_REMEMBERED_BYTES: Final = 128 << 20
 """A real server counts writes alone. With objects of megabytes its memory is that of a machine for servers."""
 _FORGET_PERIOD_S: Final = 15.0
@@ -120,6 +120,7 @@ class _Collection:
         history: the latest writes, the oldest first.
         sizes: of the objects in the history, about, in bytes.
         size: the sum of these.
+        latest: the version of the newest write.
         forgotten: the version of the newest write that is no longer in the history.
     """
 
@@ -128,6 +129,7 @@ class _Collection:
     history: deque[Written] = field(default_factory=deque)
     sizes: deque[int] = field(default_factory=deque)
     size: int = 0
+    latest: int = 0
     forgotten: int = 0
     subscribers: list[Subscriber] = field(default_factory=list)
 
@@ -136,6 +138,7 @@ class _Collection:
         self.history.append(written)
         self.sizes.append(_size(written.object))
         self.size += self.sizes[-1]
+        self.latest = written.version
 
     def forget(self, until: float) -> None:
         """Drop the writes before a time, but for some; the oldest ones also where there are too many.
@@ -144,7 +147,7 @@ class _Collection:
         ``defaultUpperBoundCapacity`` (v0.34.4); its lower bound is 100.
         """
         history = self.history
-        while len(history) > 1 and (
+        while history and (
             (len(history) > _MOST_REMEMBERED or self.size > _MOST_REMEMBERED_BYTES)
             or (history[0].at < until and (len(history) > _LEAST_REMEMBERED or self.size > _LEAST_REMEMBERED_BYTES))
         ):
@@ -174,8 +177,7 @@ class Objects:
 
     def latest(self, kind: str) -> int:
         """The version of the last write to a kind; 0 before the first."""
-        history = self._kinds[kind].history
-        return history[-1].version if history else 0
+        return self._kinds[kind].latest
 
     def get(self, key: Key) -> JSON | None:
         """The object at a place."""
