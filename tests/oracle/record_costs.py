@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 
-from tests.oracle.test_same_costs import RealCompiler
+from tests.support.oracle import OracleProgram
+from tests.support.random_expressions import select
 from tests.support.recorded_costs import RECORDED, recorded_costs
 
 
 def main() -> None:
-    real = RealCompiler(os.environ["SIMKUBELET_ORACLE_ALLOCATOR"])
-    lines = [{"expression": each["expression"], **real.select(each["expression"])} for each in recorded_costs()]
+    real = OracleProgram(os.environ["SIMKUBELET_ORACLE_ALLOCATOR"])
+    lines = [{"expression": each["expression"], **select(real, each["expression"])} for each in recorded_costs()]
     RECORDED.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
     real.close()
 

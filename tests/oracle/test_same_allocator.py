@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +14,7 @@ from simkubelet.cluster.scheduler.dynamic_resources.capacity import Shares
 from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
 from simkubelet.model.version import Version, version
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
 from tests.support.random_devices_and_claims import searches
 
 pytestmark = pytest.mark.oracle
@@ -35,32 +33,15 @@ FEATURES = {
 """Those that are on by default; a version takes no notice of those that it does not have."""
 
 
-class RealAllocator:
-    """The real allocator as a process."""
-
-    def __init__(self, path: str) -> None:
-        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def allocate(self, search: JSON) -> JSON:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"cmd": "allocate", **search, "features": FEATURES}) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        return without_ids({key: answer[key] for key in ("results", "error", "panic") if key in answer})
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 @pytest.fixture(scope="session")
-def real() -> Iterator[RealAllocator]:
-    path = os.environ.get("SIMKUBELET_ORACLE_ALLOCATOR")
-    if path is None:
-        pytest.skip("no oracle: SIMKUBELET_ORACLE_ALLOCATOR is not set, as the nox session `oracle` does")
-    allocator = RealAllocator(path)
-    yield allocator
-    allocator.close()
+def real() -> Iterator[OracleProgram]:
+    yield from oracle_program("SIMKUBELET_ORACLE_ALLOCATOR")
+
+
+def allocate(real: OracleProgram, search: JSON) -> JSON:
+    """The real answer."""
+    answer = real.ask(cmd="allocate", **search, features=FEATURES)
+    return without_ids({key: answer[key] for key in ("results", "error", "panic") if key in answer})
 
 
 def ours(search: JSON) -> JSON:
@@ -85,9 +66,9 @@ def without_ids(answer: JSON) -> JSON:
 
 
 @pytest.mark.parametrize("shard", range(10 * ROUNDS))
-def test_same_as_the_real_allocator(real: RealAllocator, shard: int) -> None:
+def test_same_as_the_real_allocator(real: OracleProgram, shard: int) -> None:
     def check(search: JSON) -> None:
-        expected = real.allocate(search)
+        expected = allocate(real, search)
         event("allocated" if expected.get("results") else ", ".join(expected))
 
         assert ours(search) == expected

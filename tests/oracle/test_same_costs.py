@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -23,8 +21,8 @@ from simkubelet.cluster.objects.device_selector import (
 )
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.model.version import version
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED
-from tests.support.random_expressions import DEVICE, DRIVER, expressions
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
+from tests.support.random_expressions import DEVICE, DRIVER, expressions, select
 
 pytestmark = pytest.mark.oracle
 
@@ -36,33 +34,9 @@ OF_THE_PACKAGE = re.compile(
 """Errors that the package words otherwise."""
 
 
-class RealCompiler:
-    """The real compiler of selectors as a process."""
-
-    def __init__(self, path: str) -> None:
-        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def select(self, expression: str, device: JSON | None = DEVICE) -> JSON:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        asked = {"cmd": "select", "expression": expression, "driver": DRIVER, "device": device, "sharing": True}
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        return {key: answer[key] for key in ("estimate", "matches", "cost", "failure", "error") if key in answer}
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 @pytest.fixture(scope="session")
-def real() -> Iterator[RealCompiler]:
-    path = os.environ.get("SIMKUBELET_ORACLE_ALLOCATOR")
-    if path is None:
-        pytest.skip("no oracle: SIMKUBELET_ORACLE_ALLOCATOR is not set, as the nox session `oracle` does")
-    compiler = RealCompiler(path)
-    yield compiler
-    compiler.close()
+def real() -> Iterator[OracleProgram]:
+    yield from oracle_program("SIMKUBELET_ORACLE_ALLOCATOR")
 
 
 def ours(expression: str) -> JSON:
@@ -83,9 +57,9 @@ def ours(expression: str) -> JSON:
 
 
 @pytest.mark.parametrize("shard", range(10 * ROUNDS))
-def test_same_costs_as_the_real_compiler_and_interpreter(real: RealCompiler, shard: int) -> None:
+def test_same_costs_as_the_real_compiler_and_interpreter(real: OracleProgram, shard: int) -> None:
     def check(expression: str) -> None:
-        expected, actual = real.select(expression), ours(expression)
+        expected, actual = select(real, expression), ours(expression)
         event("matches" if "matches" in expected else expected.get("failure", "error")[:20])
         if "error" in expected or "error" in actual:
             return

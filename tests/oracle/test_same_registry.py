@@ -5,9 +5,6 @@ Random objects have valid expressions of selectors; those of `EXPRESSIONS` are c
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
 from tests.support.random_devices import WHOLE, WHOLE_V1BETA1, Change, changed, changes
 from tests.support.registry_sides import GATES, comparable, ours
 
@@ -28,37 +25,14 @@ OF_VERSIONS = {"v1": WHOLE, "v1beta2": WHOLE, "v1beta1": WHOLE_V1BETA1}
 gates = st.sampled_from([{}, {}, dict.fromkeys(GATES, True), dict.fromkeys(GATES, False)])
 
 
-class RealRegistry:
-    """The real strategies as a process; answers come one after the other."""
-
-    def __init__(self, path: str) -> None:
-        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, command: Mapping[str, Any]) -> Answer:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command, ensure_ascii=False) + "\n")
-        self._process.stdin.flush()
-        answer: Answer = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 @pytest.fixture(scope="session")
-def real() -> Iterator[RealRegistry]:
-    path = os.environ.get("SIMKUBELET_ORACLE_REGISTRY")
-    if path is None:
-        pytest.skip("no oracle: SIMKUBELET_ORACLE_REGISTRY is not set, as the nox session `oracle` does")
-    registry = RealRegistry(path)
-    yield registry
-    registry.close()
+def real() -> Iterator[OracleProgram]:
+    yield from oracle_program("SIMKUBELET_ORACLE_REGISTRY")
 
 
-def same(real: RealRegistry, command: Mapping[str, Any]) -> Answer:
+def same(real: OracleProgram, command: Mapping[str, Any]) -> Answer:
     """Send a command to both, and expect one answer."""
-    answer = real.ask(command)
+    answer = real.ask(**command)
     if "panic" in answer:
         # A capacity's step of zero: up to 1.36 the real server divides by it, and ours takes it.
         assert "integer divide by zero" in answer["panic"]
@@ -74,7 +48,7 @@ def wholes(version: str) -> st.SearchStrategy[tuple[str, Answer]]:
 
 
 def check(
-    real: RealRegistry,
+    real: OracleProgram,
     version: str,
     whole: tuple[str, Answer],
     at_create: list[Change],
@@ -152,7 +126,7 @@ EXPRESSIONS = (
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: RealRegistry, expression: str) -> None:
+def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: OracleProgram, expression: str) -> None:
     selected = {"selectors": [{"cel": {"expression": expression}}]}
     device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}}
 
@@ -161,7 +135,7 @@ def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: RealRegi
 
 @pytest.mark.parametrize("version", OF_VERSIONS)
 @pytest.mark.parametrize("shard", range(5 * SHARDS))
-def test_same_as_the_real_strategies(real: RealRegistry, shard: int, version: str) -> None:
+def test_same_as_the_real_strategies(real: OracleProgram, shard: int, version: str) -> None:
     run = given(whole=wholes(version), at_create=changes, at_update=changes, status=st.booleans(), gates=gates)(
         lambda **drawn: check(real, version, **drawn)
     )

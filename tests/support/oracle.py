@@ -1,7 +1,7 @@
 """Programs of the oracle's line protocol as processes: a JSON object a line goes in, an answer a line comes out.
 
 `OracleProcess` is a kubelet, the real device manager (``tests/oracle``, Go) or ``python -m simkubelet.stdio``;
-`StubProcess` is a plugin.
+`StubProcess` is a plugin; `OracleProgram` is for answers that come at once.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+import pytest
 
 from tests.support.patience import LIMIT_S
 
@@ -137,6 +140,36 @@ class LineProcess:
         said = self._errors.read().decode(errors="replace").strip()
         status = None if self._process is None else self._process.returncode
         return ProcessEndedError(f"{' '.join(self._command)} ended with status {status}: {said or 'it said nothing'}")
+
+
+class OracleProgram:
+    """A program that answers each line at once, until `close`; it is waited for."""
+
+    def __init__(self, path: str) -> None:
+        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **command: Any) -> Answer:
+        """Send one command and return its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command, ensure_ascii=False) + "\n")
+        self._process.stdin.flush()
+        answer: Answer = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+def oracle_program(variable: str) -> Iterator[OracleProgram]:
+    """The program that the session `oracle` names in a variable, for a fixture; without it its tests are skipped."""
+    path = os.environ.get(variable)
+    if path is None:
+        pytest.skip(f"no oracle: {variable} is not set, as the nox session `oracle` does")
+    program = OracleProgram(path)
+    yield program
+    program.close()
 
 
 class OracleProcess(LineProcess):

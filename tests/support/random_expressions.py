@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from hypothesis import strategies as st
 
 from simkubelet.cluster.objects.objects import JSON
+from tests.support.oracle import OracleProgram
 
 __all__ = ["DEVICE", "DRIVER", "expressions"]
 
@@ -221,3 +222,9 @@ _FORMS: Final[dict[str, list[tuple[str, ...]]]] = {
     ],
     "map": [("{{{}: {}}}", "string", "int"), ('{{"y": {}, {}: 1}}', "int", "string")],
 }
+
+
+def select(real: OracleProgram, expression: str) -> JSON:
+    """What the real compiler and interpreter say of an expression and `DEVICE`."""
+    answer = real.ask(cmd="select", expression=expression, driver=DRIVER, device=DEVICE, sharing=True)
+    return {key: answer[key] for key in ("estimate", "matches", "cost", "failure", "error") if key in answer}
