@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-__all__ = ["FileTree", "Place", "is_within", "open_without_links"]
+__all__ = ["FileTree", "Place", "found_without_links", "is_within", "open_without_links"]
 
 _MOST_LINKS: Final = 40
 """Source: path_resolution(7)."""
@@ -75,6 +75,18 @@ def open_without_links(path: Path, mode: str = "r", buffering: int = -1, *, make
         walk = _Walk(FileTree(Path("/")), opened, follows=False)
         place = walk.to(str(path.absolute()), follow=False, make=make)
         return _open_regular(place.name, place.folder, mode, buffering)
+
+
+@contextmanager
+def found_without_links(path: Path) -> Iterator[int]:
+    """A descriptor of what is at a path, none of whose names is a link, that tells it from all else and no more."""
+    with ExitStack() as opened:
+        place = _Walk(FileTree(Path("/")), opened, follows=False).to(str(path.absolute()), follow=False, make=False)
+        found = os.open(place.name, _FOUND, dir_fd=place.folder)
+        opened.callback(os.close, found)
+        if stat.S_ISLNK(os.fstat(found).st_mode):
+            raise _error(errno.ELOOP, str(path))
+        yield found
 
 
 def is_within(path: Path, folder: Path) -> bool:

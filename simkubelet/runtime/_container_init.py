@@ -9,9 +9,14 @@ Where root runs the simulator the sandbox is root's, too, so that nothing in it 
 is another user for the host. The node's files and what the sandbox has made are that user's then. Where the file system
 of the node's folder cannot do it, the container stays root without a capability, and devices are read-only.
 
-Arguments: descriptor of the pipe, working directory, number of variables, the variables, number of mounts where the
-sandbox is root's, the mounts (``+`` and the path of what is the node's, ``-`` of what is not, a higher one before a
-deeper one; ``=`` and the path of a file system that the sandbox has made), the program's argv.
+What is mounted is staged by the sandbox and moved to its place here, where no link leads out of the container. What is
+the node's is compared with what the simulator saw, as a plugin may have replaced it meanwhile.
+
+Arguments: descriptor of the pipe, working directory, number of variables, the variables, number of words about mounts,
+these words, the program's argv. Words: ``=`` and the path of a file system that the sandbox has made, where the sandbox
+is root's; ``+`` and the place of what is the node's, then its device, inode and where it is staged, with colons; ``-``
+and the place of what is the host's, then where it is staged; ``>`` and the place of a link, then what it says. A higher
+place comes before a deeper one.
 
 Source of the texts: opencontainers/runc, libcontainer/standard_init_linux.go and Go's os/exec, ``LookPath``.
 """
@@ -29,7 +34,8 @@ else:
     # In a container there is the text of that module alone.
     import isolation  # type: ignore[import-not-found, no-redef]
 
-_MS_BIND = 4096
+_MS_BIND, _MS_MOVE = 4096, 8192
+_MNT_DETACH = 2
 _READ_ONLY = 1 | 32 | _MS_BIND
 """MS_RDONLY | MS_REMOUNT | MS_BIND."""
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
@@ -77,25 +83,83 @@ def _enter(folder: str) -> None:
         raise OSError(f'chdir to cwd ("{folder}") set in config.json failed: {_words(error)}') from None
 
 
-def _be_a_stranger(mounts: list[str]) -> None:
-    """Give up what root may do, and keep what belongs to the container."""
+def _set_up(words: list[str]) -> None:
+    """Show what was asked for at its places, and give up what root may do."""
+    given = iter(words)
+    made, shown = [], []
+    for word in given:
+        if word[0] == "=":
+            made.append(word[1:])
+        else:
+            shown.append((word[0], word[1:], next(given)))
+    # The check comes first, as another user may read and write what was replaced.
+    shown = [(kind, place, _checked(what) if kind == "+" else what) for kind, place, what in shown]
+    stranger = _stranger(made, [what for kind, _, what in shown if kind == "+"]) if made else None
+    for kind, place, what in shown:
+        try:
+            if kind == ">":
+                os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
+                os.symlink(what, place)  # noqa: PTH211
+            else:
+                _move(what, place, stranger if kind == "+" else None)
+        except OSError as error:
+            raise OSError(f'error mounting to rootfs at "{place}": {_words(error)}') from None
+    if stranger:
+        stranger.become()
+    elif made:
+        for path in _devices():
+            isolation.call("mount", None, os.fsencode(path), None, _READ_ONLY, None)
+
+
+def _checked(what: str) -> str:
+    """Where something of the node is mounted, if it is that: a plugin may have put another thing in its place."""
+    device, inode, staged = what.split(":", 2)
+    found = os.lstat(staged)
+    if (found.st_dev, found.st_ino) != (int(device), int(inode)):
+        raise OSError("error mounting: the source was replaced meanwhile")
+    return staged
+
+
+def _stranger(made: list[str], mounts: list[str]) -> isolation.Stranger | None:
+    """Another user, who owns what the sandbox has made and what is made from now on; None where that cannot be."""
     for path in (f"/proc/{name}" for name in _PROC_READ_ONLY):
         if os.path.exists(path):  # noqa: PTH110
             isolation.call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
             isolation.call("mount", None, path.encode(), None, _READ_ONLY, None)
     try:
         stranger = isolation.Stranger()
-        hows = {"+": stranger.owning, "-": isolation.cloned}
-        trees = {mount[1:]: hows[mount[0]](mount[1:]) for mount in mounts if mount[0] in hows}
+        for mount in mounts:
+            os.close(stranger.owning(mount))
     except OSError:
-        for path in _devices():
-            isolation.call("mount", None, os.fsencode(path), None, _READ_ONLY, None)
-        return
-    for folder in (folder for mount in mounts if mount[0] == "=" for folder in _own_folders(mount[1:])):
+        return None
+    for folder in (folder for top in made for folder in _own_folders(top)):
         os.chown(folder, stranger.host_id, stranger.host_id)
-    for path, tree in trees.items():
-        isolation.attach(tree, path)
-    stranger.become()
+    stranger.make_files()
+    return stranger
+
+
+def _move(staged: str, place: str, owner: isolation.Stranger | None) -> None:
+    """Let what is staged be at its place, as its owner's where there is one."""
+    is_folder = os.path.isdir(staged)  # noqa: PTH112
+    room = _room(place, is_folder=is_folder)
+    if owner:
+        isolation.attach(owner.owning(staged, is_recursive=True), room)
+        isolation.call("umount2", os.fsencode(staged), _MNT_DETACH)
+    else:
+        isolation.call("mount", os.fsencode(staged), b"/proc/self/fd/%d" % room, None, _MS_MOVE, None)
+    os.close(room)
+    (os.rmdir if is_folder else os.unlink)(staged)
+
+
+def _room(place: str, *, is_folder: bool) -> int:
+    """The descriptor of a file or folder on which something can be mounted, made where it is missing."""
+    if is_folder:
+        os.makedirs(place, 0o755, exist_ok=True)  # noqa: PTH103
+    else:
+        os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
+        if not os.path.lexists(place):
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    return os.open(place, os.O_PATH)
 
 
 def _own_folders(top: str) -> list[str]:
@@ -125,11 +189,14 @@ def main(arguments: list[str]) -> None:
     mounts, argv = _counted(rest)
     env = dict(variable.split("=", 1) for variable in variables)
     try:
-        if mounts:
-            _be_a_stranger(mounts)
-            isolation.drop_capabilities()
-            # Forgotten with a change of the user.
-            isolation.end_with_parent()
+        try:
+            _set_up(mounts)
+        except OSError as error:
+            os.write(pipe, f"ready\n{error.strerror or error}".encode(errors="surrogateescape"))
+            return
+        isolation.drop_capabilities()
+        # Forgotten with a change of the user.
+        isolation.end_with_parent()
         isolation.shut_in()
         # Fails when nobody reads any more: the simulator ended before it could tie this sandbox to itself.
         os.write(pipe, b"ready\n")

@@ -33,9 +33,14 @@ __all__ = [
     "is_run_by_root",
     "placed",
     "sandbox_arguments",
+    "staged",
 ]
 
-_AS_USER: Final = ("--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL")
+_AS_USER: Final = (
+    *("--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),
+    # For `_container_init`, which gives them up.
+    *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP"),
+)
 _NAMESPACES: Final = (
     *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--clearenv"),
@@ -77,6 +82,7 @@ Source: containerd v2.1.4, pkg/oci/spec.go, ``populateDefaultUnixSpec``.
 _MAY_MOUNT: Final = 1 << 21
 _SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ORIGINALS: Final = "/.image"
+_STAGED: Final = "/.mounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,8 @@ def _is_in(path: str, folder: str) -> bool:
 class Bind:
     """A file or folder of the host, to be shown in the container; with `is_device` it may be a device node.
 
-    With `is_link` there is a symbolic link to `source`, a path of the container.
+    With `is_link` there is a symbolic link to `source`, a path of the container. Bubblewrap makes no link and mounts
+    nothing at `target`, see `staged`.
     """
 
     source: str
@@ -219,8 +226,6 @@ class Bind:
 
     def arguments(self, place: str) -> list[str]:
         """Return the arguments with which bubblewrap shows it at `place`."""
-        if self.is_link:
-            return ["--symlink", self.source, place]
         if self.is_read_only:
             return ["--ro-bind", self.source, place]
         return ["--dev-bind" if self.is_device else "--bind", self.source, place]
@@ -240,24 +245,31 @@ def placed(image: HostImage, binds: Iterable[Bind]) -> Mapping[str, Bind]:
     return {place: found[place] for place in sorted(found, key=lambda place: (place.count("/"), place))}
 
 
-def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, shown: Mapping[str, Bind]) -> list[str]:
+def staged(number: int) -> str:
+    """Where bubblewrap mounts one of what is shown; the container's first program moves it to its place.
+
+    A place may be in a folder of the node, which may have links, and bubblewrap would follow them out of the container.
+    """
+    return f"{_STAGED}/{number}"
+
+
+def sandbox_arguments(image: HostImage, hostname: str, shown: Mapping[str, Bind]) -> list[str]:
     """All arguments of ``bwrap`` but those for descriptors, the network and the program.
 
     Args:
         image: The root file system.
         hostname: At most 63 characters, as the kubelet cuts the pod's name.
-        sys_folder: The folder that is shown at ``/sys``, read-only.
         shown: What was asked for, see `placed`.
     """
     arguments = [*_namespaces(), "--hostname", hostname]
     # The empty /tmp comes first: the image's Python may be below the host's.
     arguments += ["--perms", "1777", "--tmpfs", "/tmp", *image.arguments()]  # noqa: S108 - the container's
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", sys_folder, "/sys"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
     for path in (f"/proc/{name}" for name in _MASKED if Path("/proc", name).exists()):
         arguments += _nothing_at(path)
     arguments += image.room_arguments(list(shown), {place for place, bind in shown.items() if bind.is_link})
-    for place, bind in shown.items():
-        arguments += bind.arguments(place)
+    for number, bind in enumerate(shown.values()):
+        arguments += [] if bind.is_link else bind.arguments(staged(number))
     return arguments
 
 

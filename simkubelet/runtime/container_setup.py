@@ -25,7 +25,7 @@ from .._internal.sandbox import is_stand_in
 from ..apis.cdi import ContainerEdits, DeviceNode, Hook
 from ..cdi import CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
 from ..devices.pod_devices import DeviceRunOptions
-from ..node_tree import FileTree, node_tree
+from ..node_tree import FileTree, node_tree, open_without_links
 from .bubblewrap import Bind
 from .container_runtime import init_error, injection_error, refused_container, refused_spec
 
@@ -133,7 +133,7 @@ class ContainerSetup:
             self.device(node.source, node.path, node.permissions)
         elif node.type and (node.major or node.type == "p"):
             stand_in = logs / f"device-{secrets.token_hex(4)}"
-            stand_in.touch()
+            open_without_links(stand_in, "xb").close()
             self._bind(stand_in, node.path, is_read_only=False, is_device=True)
             number = f"{node.type} {node.major}:{node.minor}"
             self.limits.append(f"device {node.path}: making {number} takes a privilege, a plain file stands for it")

@@ -23,18 +23,21 @@ import os
 import shutil
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 from weakref import WeakValueDictionary
 
 from .._internal import isolation
+from .._internal.file_tree import found_without_links
 from .._internal.open_files import with_first_limit
 from .._internal.piped_log import PipedLog
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod, PodUID
+from ..node_tree import node_tree
 from .bubblewrap import (
     Bind,
     HostImage,
@@ -43,6 +46,7 @@ from .bubblewrap import (
     is_run_by_root,
     placed,
     sandbox_arguments,
+    staged,
 )
 from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
@@ -69,7 +73,7 @@ class ProcessRuntime:
 
     Args:
         folder: The node's folder; paths of plugins and CDI specs are looked for in it first, see `container_setup`.
-        logs: Where the containers' output goes, ``<namespace>_<pod>_<uid>/<container>/<attempt>.log``.
+        logs: Where in that folder the containers' output goes, ``<namespace>_<pod>_<uid>/<container>/<attempt>.log``.
         clock: What the grace of `ProcessContainer.stop` is counted in.
         hook: What the node adds to each container by itself.
         image: The root file system of the containers.
@@ -78,8 +82,9 @@ class ProcessRuntime:
     def __init__(
         self, folder: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
     ) -> None:
-        self._folder = folder
-        self._logs = logs.resolve()
+        # Resolved now, as nobody else has written there yet: what is a link later is not followed.
+        self._folder = folder.resolve()
+        self._logs = self._folder / logs.relative_to(folder)
         self._clock = clock
         self._hook = hook
         self._image = image or HostImage.of_this_host()
@@ -148,37 +153,54 @@ class ProcessRuntime:
         network: PodNetwork | None,
     ) -> tuple[asyncio.subprocess.Process, int, bytes]:
         """Start the sandbox: its process, the id of its process 1, and what the container's first program said."""
-        shown = placed(self._image, [Bind(str(files.message), program.termination_message_path), *setup.binds.values()])
+        own_files = [Bind(str(files.message), program.termination_message_path), *self._own_sys()]
+        shown = placed(self._image, [*own_files, *setup.binds.values()])
         arguments = self._arguments(pod, shown, network)
-        mounts = [*self._owners(arguments, shown, files)] if is_run_by_root() else []
         inside = [f"{name}={value}" for name, value in setup.env.items()]
         handles = () if network is None else network.handles
-        async with _Pipe() as info, _Pipe() as status:
-            with _options_file(arguments) as options:
-                argv = [*network.entering()] if network else []
-                argv += [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end), "--"]
-                argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end), program.working_dir]
-                argv += [str(len(inside)), *inside, str(len(mounts)), *mounts, *program.argv]
-                process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end, *handles))
-            answer = await info.read()
-            said = await status.read()
+        with ExitStack() as held:
+            mounts = [*self._made(arguments), *self._mounts(shown, held)]
+            if any("\0" in word for word in (*arguments, *mounts)):
+                raise refused_spec("a path has a NUL character in it")
+            async with _Pipe() as info, _Pipe() as status:
+                with _options_file(arguments) as options:
+                    argv = [*network.entering()] if network else []
+                    argv += [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end)]
+                    argv += ["--", self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end)]
+                    argv += [program.working_dir, str(len(inside)), *inside, str(len(mounts)), *mounts, *program.argv]
+                    process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end, *handles))
+                answer = await info.read()
+                said = await status.read()
         return process, json.loads(answer)["child-pid"] if answer else 0, said
 
-    def _arguments(self, pod: Pod, shown: Mapping[str, Bind], network: PodNetwork | None) -> list[str]:
-        own_sys = self._folder / "root" / "sys"
-        sys_folder = str(own_sys.resolve()) if own_sys.exists() else "/sys"
-        own_network = [] if network or pod.spec.get("hostNetwork") else ["--unshare-net"]
-        return [*own_network, *sandbox_arguments(self._image, _hostname(pod), sys_folder, shown)]
+    def _own_sys(self) -> Iterator[Bind]:
+        with contextlib.suppress(OSError):
+            yield Bind(str(node_tree(self._folder).real_path("/sys")), "/sys", is_read_only=True)
 
-    def _owners(self, arguments: Sequence[str], shown: Mapping[str, Bind], files: ContainerFiles) -> Iterator[str]:
-        """What is mounted in a container, as its first program is told; see `_container_init`."""
-        yield from ("=/", "=/dev")
-        yield from (f"={place}" for option, place in pairwise(arguments) if option == "--tmpfs")
-        for place, bind in shown.items():
-            if not bind.is_link:
-                source = Path(bind.source)
-                is_own = any(source.is_relative_to(folder.resolve()) for folder in (self._folder, files.log.parent))
-                yield ("+" if is_own else "-") + place
+    def _arguments(self, pod: Pod, shown: Mapping[str, Bind], network: PodNetwork | None) -> list[str]:
+        own_network = [] if network or pod.spec.get("hostNetwork") else ["--unshare-net"]
+        return [*own_network, *sandbox_arguments(self._image, _hostname(pod), shown)]
+
+    def _made(self, arguments: Sequence[str]) -> Iterator[str]:
+        """The file systems that the sandbox makes, where it is root's; see `_container_init`."""
+        if is_run_by_root():
+            yield from ("=/", "=/dev")
+            yield from (f"={place}" for option, place in pairwise(arguments) if option == "--tmpfs")
+
+    def _mounts(self, shown: Mapping[str, Bind], held: ExitStack) -> Iterator[str]:
+        """What is shown in a container, as its first program is told; `held` keeps the node's files what they are."""
+        for number, (place, bind) in enumerate(shown.items()):
+            source = Path(bind.source)
+            if bind.is_link:
+                yield from (f">{place}", bind.source)
+            elif not any(source.is_relative_to(folder) for folder in (self._folder, self._logs)):
+                yield from (f"-{place}", staged(number))
+            else:
+                try:
+                    found = os.fstat(held.enter_context(found_without_links(source)))
+                except OSError as error:
+                    raise init_error(f'error mounting "{source}": {(error.strerror or str(error)).lower()}') from None
+                yield from (f"+{place}", f"{found.st_dev}:{found.st_ino}:{staged(number)}")
 
 
 class PodNetwork:
@@ -250,8 +272,6 @@ def _hostname(pod: Pod) -> str:
 
 def _options_file(arguments: Sequence[str]) -> BinaryIO:
     """A file in memory for ``--args``: a container that opens a full folder of the image has thousands of them."""
-    if any("\0" in argument for argument in arguments):
-        raise refused_spec("a path has a NUL character in it")
     file = os.fdopen(os.memfd_create("bwrap-args"), "w+b")
     file.write("\0".join(arguments).encode(errors="surrogateescape"))
     file.seek(0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from simkubelet.runtime import bubblewrap
-from simkubelet.runtime.bubblewrap import Bind, HostImage, placed, sandbox_arguments
+from simkubelet.runtime.bubblewrap import Bind, HostImage, placed, sandbox_arguments, staged
 
 
 @pytest.fixture
@@ -74,20 +74,23 @@ def test_higher_mounts_come_first_and_of_equal_ones_the_last_counts(image):
         Bind("/4", "/dev/x", is_device=True),
     ]
 
-    arguments = sandbox_arguments(image, "pod", "/sys", placed(image, binds))
+    shown = placed(image, binds)
+    arguments = sandbox_arguments(image, "pod", shown)
 
-    assert arguments[-9:] == ["--ro-bind", "/2", "/data", "--dev-bind", "/4", "/dev/x", "--bind", "/1", "/data/x/y"]
+    assert list(shown) == ["/data", "/dev/x", "/data/x/y"]
+    first, second, third = map(staged, range(3))
+    assert arguments[-9:] == ["--ro-bind", "/2", first, "--dev-bind", "/4", second, "--bind", "/1", third]
 
 
 @pytest.mark.parametrize(("user", "has_namespace"), [(0, False), (1000, True)], ids=["root", "user"])
 def test_sandbox_of_root_is_roots_own(image, monkeypatch, user, has_namespace):
     monkeypatch.setattr(bubblewrap.os, "geteuid", lambda: user)
 
-    assert ("--unshare-user" in sandbox_arguments(image, "pod", "/sys", {})) == (
+    assert ("--unshare-user" in sandbox_arguments(image, "pod", {})) == (
         has_namespace or not bubblewrap.is_run_by_root()
     )
 
 
 @pytest.mark.parametrize("option", ["--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"])
 def test_sandbox_is_closed(image, option):
-    assert option in sandbox_arguments(image, "pod", "/sys", {})
+    assert option in sandbox_arguments(image, "pod", {})
