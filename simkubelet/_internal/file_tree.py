@@ -23,7 +23,15 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-__all__ = ["FileTree", "Place", "found_without_links", "is_within", "open_without_links"]
+__all__ = [
+    "FileTree",
+    "Place",
+    "folder_without_links",
+    "found_without_links",
+    "is_within",
+    "open_regular",
+    "open_without_links",
+]
 
 _MOST_LINKS: Final = 40
 """Source: path_resolution(7)."""
@@ -74,7 +82,7 @@ def open_without_links(path: Path, mode: str = "r", buffering: int = -1, *, make
     with ExitStack() as opened:
         walk = _Walk(FileTree(Path("/")), opened, follows=False)
         place = walk.to(str(path.absolute()), follow=False, make=make)
-        return _open_regular(place.name, place.folder, mode, buffering)
+        return open_regular(place.name, place.folder, mode, buffering)
 
 
 @contextmanager
@@ -87,6 +95,17 @@ def found_without_links(path: Path) -> Iterator[int]:
         if stat.S_ISLNK(os.fstat(found).st_mode):
             raise _error(errno.ELOOP, str(path))
         yield found
+
+
+@contextmanager
+def folder_without_links(path: Path) -> Iterator[int]:
+    """A descriptor of the folder at a path, none of whose names is a link; what is in it is named from there."""
+    with found_without_links(path) as found:
+        folder = os.open(".", _FOLDER, dir_fd=found)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
 
 
 def is_within(path: Path, folder: Path) -> bool:
@@ -149,7 +168,7 @@ class FileTree:
     def open(self, path: str, mode: str = "r", *, make: bool = False) -> IO[Any]:
         """Open a regular file, without waiting; text is UTF-8. A new one (``x``) takes no link's place."""
         with self.place(path, follow="x" not in mode, make=make) as place:
-            return _open_regular(place.name, place.folder, mode)
+            return open_regular(place.name, place.folder, mode)
 
     def stat(self, path: str, *, follow: bool = True) -> os.stat_result:
         """Return the status of what is at a path."""
@@ -321,7 +340,9 @@ class _Walk:
         return descriptor
 
 
-def _open_regular(name: str, folder: int, mode: str, buffering: int = -1) -> IO[Any]:
+def open_regular(name: str, folder: int, mode: str, buffering: int = -1) -> IO[Any]:
+    """Open a regular file in an open folder, without waiting; text is UTF-8."""
+
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
         found = os.fstat(descriptor).st_mode

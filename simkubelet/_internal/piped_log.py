@@ -15,18 +15,20 @@ Source: pkg/kubelet/logs/container_log_manager.go, ``rotateLog``; pkg/kubelet/ap
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import glob
 import gzip
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO, BinaryIO, Final, Self
 
-from .file_tree import open_without_links
+from .file_tree import folder_without_links, open_regular, open_without_links
 
 __all__ = ["PipedLog", "rotated_files"]
 
@@ -164,8 +166,14 @@ class PipedLog:
 
 
 def rotated_files(log: Path) -> list[Path]:
-    """The files that were rotated from a log, the oldest first."""
-    return sorted(log.parent.glob(f"{glob.escape(log.name)}.[0-9]*-[0-9]*"))
+    """The files that were rotated from a log, the oldest first; none where its folder is gone."""
+    with suppress(OSError), folder_without_links(log.parent) as folder:
+        return [log.with_name(name) for name in _rotated(log.name, folder)]
+    return []
+
+
+def _rotated(log: str, folder: int) -> list[str]:
+    return sorted(fnmatch.filter(os.listdir(folder), f"{glob.escape(log)}.[0-9]*-[0-9]*"))
 
 
 def _set_aside(log: Path) -> None:
@@ -174,7 +182,9 @@ def _set_aside(log: Path) -> None:
     Raises:
         OSError: it is not there, or its folder cannot be changed.
     """
-    log.rename(f"{log}.{datetime.now():%Y%m%d-%H%M%S}")
+    with folder_without_links(log.parent) as folder:
+        name = f"{log.name}.{datetime.now():%Y%m%d-%H%M%S}"
+        os.rename(log.name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _make_room(log: Path) -> None:
@@ -183,31 +193,37 @@ def _make_room(log: Path) -> None:
     Raises:
         OSError: the disk is full, or the folder cannot be changed.
     """
-    files = list(_in_use(rotated_files(log)))
-    count = len(files) - (_MAX_FILES - 2)
-    for file in files[: max(count, 0)]:
-        file.unlink()
-    for file in files[max(count, 0) :]:
-        if file.suffix != _COMPRESSED:
-            _compress(file)
+    with folder_without_links(log.parent) as folder:
+        files = list(_in_use(_rotated(log.name, folder), folder))
+        count = max(len(files) - (_MAX_FILES - 2), 0)
+        for file in files[:count]:
+            os.unlink(file, dir_fd=folder)
+        for file in files[count:]:
+            if not file.endswith(_COMPRESSED):
+                _compress(file, folder)
 
 
-def _in_use(files: list[Path]) -> Iterator[Path]:
-    """The files without those that a rotation has left unfinished, which are removed."""
-    names = {file.name for file in files}
+def _in_use(files: list[str], folder: int) -> Iterator[str]:
+    """The files without those that a rotation has left unfinished, and what is none, which are removed."""
     for file in files:
-        if file.suffix == _TEMPORARY or f"{file.name}{_COMPRESSED}" in names:
-            file.unlink()
+        is_file = stat.S_ISREG(os.stat(file, dir_fd=folder, follow_symlinks=False).st_mode)
+        if not is_file or file.endswith(_TEMPORARY) or f"{file}{_COMPRESSED}" in files:
+            os.unlink(file, dir_fd=folder)
         else:
             yield file
 
 
-def _compress(file: Path) -> None:
-    temporary = file.with_name(file.name + _TEMPORARY)
+def _compress(file: str, folder: int) -> None:
+    temporary = f"{file}{_TEMPORARY}"
     try:
-        with file.open("rb") as source, gzip.open(temporary, "wb", compresslevel=6) as target:
-            shutil.copyfileobj(source, target, _PIECE_BYTES)
-        temporary.rename(file.with_name(file.name + _COMPRESSED))
+        with (
+            open_regular(file, folder, "rb") as source,
+            open_regular(temporary, folder, "xb") as target,
+            gzip.open(target, "wb", compresslevel=6) as compressed,
+        ):
+            shutil.copyfileobj(source, compressed, _PIECE_BYTES)
+        os.rename(temporary, f"{file}{_COMPRESSED}", src_dir_fd=folder, dst_dir_fd=folder)
     finally:
-        temporary.unlink(missing_ok=True)
-    file.unlink()
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+    os.unlink(file, dir_fd=folder)

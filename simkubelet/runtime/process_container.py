@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from .._internal.change import first_done
-from .._internal.file_tree import open_without_links
+from .._internal.file_tree import folder_without_links, open_without_links
 from .._internal.piped_log import PipedLog
 from ..model.clock import Clock
 from ..model.pod import Container, Pod
@@ -65,10 +65,11 @@ def _remove_before(folder: Path, attempt: int) -> None:
 
     Source: kuberuntime/kuberuntime_gc.go, ``evictContainers`` (kubernetes v1.34.4).
     """
-    for file in folder.iterdir():
-        number = file.name.partition(".")[0]
-        if number.isdecimal() and int(number) < attempt:
-            file.unlink()
+    with folder_without_links(folder) as here:
+        for name in os.listdir(here):  # noqa: PTH208  # by its descriptor
+            number = name.partition(".")[0]
+            if number.isdecimal() and int(number) < attempt:
+                os.unlink(name, dir_fd=here)
 
 
 class ProcessContainer:

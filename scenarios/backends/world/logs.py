@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from simkubelet.host import one_line, rotated_files
 from simkubelet.model.errors import InputError
-from simkubelet.node_tree import open_without_links
+from simkubelet.node_tree import folder_without_links, open_without_links
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
 """The world and the node for which something runs; a task inherits it from the task that started its kubelet."""
@@ -103,7 +103,8 @@ class KubeletLogs(logging.Handler):
 
     def _rotate(self, node: str) -> None:
         path = self._paths[node]
-        path.replace(f"{path}.1")
+        with folder_without_links(path.parent) as folder:
+            os.replace(path.name, f"{path.name}.1", src_dir_fd=folder, dst_dir_fd=folder)
         before, self._files[node] = self._files[node], open_without_links(path, "x", buffering=1)
         before.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -50,6 +51,8 @@ _HARDWARE: Final = (
 
 
 _TAPS: Final = "taps"
+_LOG_LEVELS: Final = 3
+"""Folders below that of the logs: ``pods``, a pod's and a container's."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the node's
 
 
@@ -89,9 +92,16 @@ class SimNode:
     @property
     def logs(self) -> tuple[Path, ...]:
         """What the node's plugins, kubelet and containers wrote, without files that are empty or compressed."""
-        entries = (path for path in self._logs.rglob("*") if not path.is_symlink() and path.suffix != ".gz")
-        files = (path for path in entries if path.is_file())
-        return tuple(sorted(path for path in files if path.stat().st_size))
+        found = []
+        for top, folders, names, here in os.fwalk(self._logs):
+            folder = Path(top)
+            if len(folder.relative_to(self._logs).parts) == _LOG_LEVELS:
+                folders.clear()
+            for name in names:
+                status = os.stat(name, dir_fd=here, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_size and not name.endswith(".gz"):
+                    found.append(folder / name)
+        return tuple(sorted(found))
 
     def create(self) -> None:
         """Make the node's files.

@@ -219,3 +219,17 @@ def test_folder_that_becomes_a_link_while_a_step_runs_leads_nowhere_else(deed: C
             swapper.join()
 
         decoy.check()
+
+
+@pytest.mark.parametrize("part", ["logs", "logs/pods"])
+def test_logs_are_not_those_that_a_link_leads_to(part: str) -> None:
+    with beside_decoy() as (node, decoy):
+        kept = node.directory / "logs" / "kubelet.log"
+        kept.write_text("of the node")
+        (node.directory / "logs" / "other.log").symlink_to(decoy.place / "f")
+        place = node.directory / part
+        if place.exists():
+            place.rename(node.directory / "was")
+        place.symlink_to(decoy.place)
+
+        assert node.logs == (() if part == "logs" else (kept,))

@@ -112,3 +112,21 @@ def test_full_disk_loses_lines_and_breaks_nothing(tmp_path: Path, monkeypatch: p
     for _ in range(3):
         LOG.warning("a line")
     logs.close()
+
+
+def test_long_log_whose_folder_became_a_link_is_not_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_logs, "_MAX_LOG_BYTES", 1000)
+    logs = KubeletLogs(lambda: 0.0)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "decoy").mkdir()
+    (tmp_path / "decoy" / "a").write_text("another's")
+    logs.start()
+    logs.add_node("a", tmp_path / "logs" / "a")
+    (tmp_path / "logs").rename(tmp_path / "was")
+    (tmp_path / "logs").symlink_to("decoy")
+
+    for number in range(100):
+        LOG.warning("line %d", number)
+    logs.close()
+
+    assert [file.name for file in (tmp_path / "decoy").iterdir()] == ["a"]

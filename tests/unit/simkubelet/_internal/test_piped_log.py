@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from simkubelet._internal import piped_log
 from simkubelet.host import PipedLog, rotated_files
+from tests.support.decoy import Decoy
 from tests.support.patience import until
 
 LINE = b"a line of the log\n"
@@ -126,6 +127,40 @@ async def test_what_a_crash_left_of_a_rotation_is_removed(log: PipedLog) -> None
 
     assert rotated_files(log.path)[0].name == "0.log.20200101-110000.gz"
     assert (folder / "10.log.20200101-110000").exists()
+
+
+@pytest.mark.usefixtures("_small")
+async def test_rotation_leaves_alone_what_links_lead_to(
+    log: PipedLog, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    decoy = Decoy(tmp_path_factory.mktemp("skd") / "decoy")
+    folder = log.path.parent
+    (folder / "0.log.20200101-100000").symlink_to(decoy.place / "f")
+    os.mkfifo(folder / "0.log.20200101-110000")
+    (folder / "0.log.20200101-120000").write_bytes(b"rotated")
+    (folder / "0.log.20200101-120000.gz.tmp").symlink_to(decoy.place / "f")
+
+    os.write(log.pipe.fileno(), LINE * 12)
+    await until(lambda: log.is_rotated)
+
+    assert [content(file) for file in rotated_files(log.path)] == [b"rotated", LINE * 12]
+    decoy.check()
+
+
+@pytest.mark.parametrize("work", [piped_log._set_aside, piped_log._make_room])
+def test_folder_that_became_a_link_is_left_alone(tmp_path: Path, work: Callable[[Path], None]) -> None:
+    decoy = tmp_path / "decoy"
+    decoy.mkdir()
+    for name in ("5.log", "5.log.20200101-100000", "5.log.20200101-100000.gz.tmp"):
+        (decoy / name).write_bytes(b"another's")
+    (tmp_path / "logs").symlink_to(decoy)
+
+    with pytest.raises(OSError, match=r"Too many levels|Not a directory"):
+        work(tmp_path / "logs" / "5.log")
+
+    assert {file.name: file.read_bytes() for file in decoy.iterdir()} == dict.fromkeys(
+        ["5.log", "5.log.20200101-100000", "5.log.20200101-100000.gz.tmp"], b"another's"
+    )
 
 
 def flood(descriptor: int, data: bytes) -> None:
