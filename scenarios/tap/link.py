@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
+from simkubelet.node_tree import found_without_links
 
 from .answer import PATHS
 from .call import Call, KnownCall, Supervisor
@@ -67,7 +68,8 @@ class Link:
             unused.callback(connection.close)
             unused.callback(to_server.close)
             try:
-                to_server.connect(str(server_socket))
+                with found_without_links(server_socket) as found:
+                    to_server.connect(f"/proc/self/fd/{found}")
                 await self._join(connection, to_server)
                 unused.pop_all()
                 await self._until_parted(server_socket, _listener(to_server))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import socket
 import stat
 from collections import Counter
@@ -20,6 +22,7 @@ from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 from simkubelet.apis.inotify import Inotify, Mask, PathEvent
+from simkubelet.node_tree import folder_without_links, found_without_links
 from simkubelet.runtime import CriCall
 
 from ..trace.snapshot import Rpc
@@ -33,6 +36,7 @@ OnReport = Callable[[Mapping[str, Any]], None]
 ``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
 when it has more connections to the plugin, or fewer; with ``{"options": […]}`` when the plugin says which it has on,
 and with ``{"breach": RULE, "detail": …}`` when a message of the plugin breaks its contract."""
+_LOG: Final = logging.getLogger(__name__)
 _GONE: Final = Mask.DELETE | Mask.MOVED_FROM
 _THERE: Final = Mask.CREATE | Mask.MOVED_TO
 _BACKLOG: Final = 128
@@ -48,9 +52,11 @@ class Tap:
     Bytes of messages, metadata, codes, texts, limits of time and breaks pass unchanged, in both directions; so does
     what is not HTTP/2. It costs nothing while nobody speaks.
 
+    No link is followed, as a plugin may make one in either folder and in the place of either.
+
     Args:
         plugin_folder: The plugin's folder of sockets, which it takes for the kubelet's; nobody else uses it.
-        kubelet_folder: The kubelet's.
+        kubelet_folder: The kubelet's; like the other one by a path without links.
         on_report: Called with reports, in the event loop.
     """
 
@@ -208,8 +214,8 @@ class MirroredSockets:
             OSError: A folder or a socket cannot be made.
         """
         self._plugin_folder.mkdir(parents=True, exist_ok=True)
-        for left in filter(Path.is_socket, self._plugin_folder.iterdir()):
-            left.unlink()
+        for left in filter(_is_socket, self._plugin_folder.iterdir()):
+            _unlink(left)
         for folder in (self._plugin_folder, self._kubelet_folder):
             self._events.add(folder, _GONE | _THERE | Mask.ONLYDIR)
         self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
@@ -240,19 +246,26 @@ class MirroredSockets:
                 if mirror.place == path:
                     self._vanished(original)
                     if _identity(original) == mirror.original:
-                        original.unlink()
+                        with contextlib.suppress(OSError):
+                            _unlink(original)
 
     def _appeared(self, original: Path) -> None:
         """Listen in the other folder in the place of a socket."""
         self._vanished(original)
-        if not original.is_socket():
+        if not _is_socket(original):
             return
         is_kubelets = original.parent == self._kubelet_folder
         place = (self._plugin_folder if is_kubelets else self._kubelet_folder) / original.name
-        self._remove(place)
         listener = socket.socket(socket.AF_UNIX)
         listener.setblocking(False)
-        listener.bind(str(place))
+        try:
+            self._remove(place)
+            with folder_without_links(place.parent) as folder:
+                listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+        except OSError as error:
+            listener.close()
+            _LOG.warning("%s: no tap can be there: %s", place, error.strerror)
+            return
         listener.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(listener, self._accept, listener, original)
         self._mirrors[original] = _Mirror(place, _identity(place), listener, _identity(original))
@@ -263,13 +276,14 @@ class MirroredSockets:
         if mirror is None:
             return
         if _identity(mirror.place) == mirror.identity:
-            self._remove(mirror.place)
+            with contextlib.suppress(OSError):
+                self._remove(mirror.place)
         asyncio.get_running_loop().remove_reader(mirror.listener)
         mirror.listener.close()
 
     def _remove(self, place: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            place.unlink()
+            _unlink(place)
             self._removed_here[place] += 1
 
     def _accept(self, listener: socket.socket, original: Path) -> None:
@@ -277,6 +291,19 @@ class MirroredSockets:
             connection, _ = listener.accept()
             connection.setblocking(False)
             self._on_accept(connection, original)
+
+
+def _unlink(place: Path) -> None:
+    """Remove a name from a folder; a plugin may have put a link in the folder's place."""
+    with folder_without_links(place.parent) as folder:
+        os.unlink(place.name, dir_fd=folder)
+
+
+def _is_socket(path: Path) -> bool:
+    """Whether a socket is there, and no link to one: that may be anybody's."""
+    with contextlib.suppress(OSError), found_without_links(path) as found:
+        return stat.S_ISSOCK(os.fstat(found).st_mode)
+    return False
 
 
 def _identity(path: Path) -> _Identity | None:

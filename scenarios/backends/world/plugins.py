@@ -132,7 +132,9 @@ class SimPlugins:
         return process
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
-        tap = Tap(_socket_folder(node, spec), node.plugin_folder, process.reported)
+        own = node.directory.resolve()
+        folders = (own / one.relative_to(node.directory) for one in (_socket_folder(node, spec), node.plugin_folder))
+        tap = Tap(*folders, process.reported)
         self._taps[node.name, spec.name] = tap
         with _named_errors(spec):
             tap.start()

@@ -144,3 +144,31 @@ async def test_nothing_is_left_of_two_hundred_cuts(between: Between) -> None:
 
 def _open() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_link_to_a_socket_of_another_is_none_of_the_plugins(between: Between) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(between.folder / "other"))
+        (between.of_plugin / "l.sock").symlink_to(between.folder / "other")
+        await between.plugin()
+
+        assert not between.mirror_of(between.of_plugin / "l.sock").exists()
+
+
+async def test_nothing_is_made_or_removed_where_a_link_leads(between: Between, tmp_path: Path) -> None:
+    plugin = await between.plugin()
+    (tmp_path / "decoy").mkdir()
+    for name in ("p.sock", "new.sock"):
+        (tmp_path / "decoy" / name).write_text("another's")
+    before = {file: file.stat() for file in (tmp_path / "decoy").iterdir()}
+    between.of_kubelet.rename(between.folder / "was")
+    between.of_kubelet.symlink_to(tmp_path / "decoy")
+
+    server = ByteServer(between.of_plugin / "new.sock")
+    between.servers.append(server)
+    await server.start()
+    plugin.socket.unlink()
+    await until(lambda: between.tap.plugin_sockets == ("new.sock",))
+    await between.tap.close()
+
+    assert {file: file.stat() for file in (tmp_path / "decoy").iterdir()} == before
