@@ -117,7 +117,7 @@ class KubeletHttp:
         """
         from aiohttp import web
 
-        runner = web.AppRunner(self._application(), access_log=None, handle_signals=False)
+        runner = web.AppRunner(self._application(), access_log=None, handle_signals=False, auto_decompress=False)
         await runner.setup()
         site = web.TCPSite(runner, _LOOPBACK, 0) if socket is None else web.UnixSite(runner, socket)
         try:

@@ -96,7 +96,12 @@ async def serving_kubelets(
     context.verify_mode = ssl.CERT_OPTIONAL
     apis = _KubeletApis(ports, client, cluster, kubelets, complain)
     runner = web.AppRunner(
-        apis.application(), access_log=None, logger=_LOG, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
+        apis.application(),
+        access_log=None,
+        logger=_LOG,
+        handler_cancellation=True,
+        shutdown_timeout=_SHUTDOWN_S,
+        auto_decompress=False,
     )
     await runner.setup()
     apis.connections = connections = Connections(runner, _LARGEST_BODY)

@@ -3,6 +3,8 @@
 The time counts from the accepted connection on, with TLS' handshake. A connection without a next request is closed too,
 and one that sends more than a body and the head of the next request, which aiohttp limits by their lines alone.
 
+A body is taken as it comes: as with Go's server, what its ``Content-Encoding`` says is not undone.
+
 Source: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, ``Serve`` (kubernetes v1.34.4); net/http/server.go,
 ``tlsHandshakeTimeout`` (Go 1.24).
 """
@@ -83,7 +85,7 @@ class Connections:
         largest_body: of a request, in bytes.
     """
 
-    def __init__(self, runner: web.AppRunner, largest_body: int) -> None:
+    def __init__(self, runner: web.BaseRunner[Any], largest_body: int) -> None:
         self._runner = runner
         self._most_bytes = largest_body + _HEADS_BYTES
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
@@ -127,13 +129,22 @@ class HttpListener:
     def __init__(
         self, answer: Answer, *, largest_body: int, shutdown_s: float, log: logging.Logger, **limits: Any
     ) -> None:
-        app = web.Application(client_max_size=largest_body)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        def request(*parts: Any) -> web.Request:
+            return web.Request(*parts, asyncio.get_running_loop(), client_max_size=largest_body)
+
         log.addFilter(_is_of_the_server)
         self._answer_request = answer
-        self._runner = web.AppRunner(
-            app, access_log=None, logger=log, shutdown_timeout=shutdown_s, keepalive_timeout=_IDLE_S, **limits
+        # Without the routes of an application, which are looked up once for each slash of a path.
+        server = web.Server(
+            cast("Any", self._answer),
+            request_factory=request,
+            access_log=None,
+            logger=log,
+            keepalive_timeout=_IDLE_S,
+            auto_decompress=False,
+            **limits,
         )
+        self._runner = web.ServerRunner(server, shutdown_timeout=shutdown_s)
         self._connections = Connections(self._runner, largest_body)
         self._server: asyncio.Server | None = None
 

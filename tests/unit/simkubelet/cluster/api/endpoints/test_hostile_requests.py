@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from contextlib import suppress
 from typing import Any
@@ -166,6 +167,24 @@ async def test_body_that_does_not_come_is_a_timeout(server: ApiServer, monkeypat
     writer.close()
 
     assert (status["code"], status["reason"]) == (504, "Timeout")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+async def test_compressed_body_is_taken_as_it_comes(client: Client, encoding: str) -> None:
+    spaces = gzip.compress(b" " * 8_000_000)
+
+    answer = await client.send("POST", CONFIG_MAPS, spaces, headers={"Content-Encoding": encoding})
+
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+async def test_slashes_of_a_path_are_no_work(server: ApiServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    writer.write(b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % (b"a/" * 1_500_000))
+
+    async with asyncio.timeout(LIMIT_S):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+    writer.close()
 
 
 @pytest.mark.parametrize(
