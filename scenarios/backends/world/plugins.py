@@ -133,8 +133,10 @@ class SimPlugins:
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
         own = node.directory.resolve()
-        folders = (own / one.relative_to(node.directory) for one in (_socket_folder(node, spec), node.plugin_folder))
-        tap = Tap(*folders, process.reported)
+        folder, kubelets = (
+            own / one.relative_to(node.directory) for one in (_socket_folder(node, spec), node.plugin_folder)
+        )
+        tap = Tap(folder, kubelets, process.reported)
         self._taps[node.name, spec.name] = tap
         with _named_errors(spec):
             tap.start()

@@ -85,7 +85,7 @@ class Connections:
         largest_body: of a request, in bytes.
     """
 
-    def __init__(self, runner: web.BaseRunner[Any], largest_body: int) -> None:
+    def __init__(self, runner: web.BaseRunner, largest_body: int) -> None:
         self._runner = runner
         self._most_bytes = largest_body + _HEADS_BYTES
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
@@ -130,7 +130,8 @@ class HttpListener:
         self, answer: Answer, *, largest_body: int, shutdown_s: float, log: logging.Logger, **limits: Any
     ) -> None:
         def request(*parts: Any) -> web.Request:
-            return web.Request(*parts, asyncio.get_running_loop(), client_max_size=largest_body)
+            make: Callable[..., web.Request] = web.Request
+            return make(*parts, asyncio.get_running_loop(), client_max_size=largest_body)
 
         log.addFilter(_is_of_the_server)
         self._answer_request = answer
