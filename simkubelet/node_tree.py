@@ -10,7 +10,14 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ._internal.file_tree import FileTree, Place, folder_without_links, found_without_links, open_without_links
+from ._internal.file_tree import (
+    FileTree,
+    Place,
+    folder_without_links,
+    found_without_links,
+    open_without_links,
+    remove_folder,
+)
 from .apis.pluginregistration import PLUGINS_REGISTRY
 from .dra import CHECKPOINT_NAME
 
@@ -27,6 +34,7 @@ __all__ = [
     "node_path",
     "node_tree",
     "open_without_links",
+    "remove_folder",
     "socket_path",
     "tree_with",
 ]

@@ -31,6 +31,7 @@ __all__ = [
     "is_within",
     "open_regular",
     "open_without_links",
+    "remove_folder",
 ]
 
 _MOST_LINKS: Final = 40
@@ -245,7 +246,7 @@ class FileTree:
     def remove_folder(self, path: str) -> None:
         """Remove a folder with all that is in it; a link to one is none."""
         with self.place(path) as place:
-            _remove_folder(place.name, place.folder)
+            remove_folder(place.name, place.folder)
 
     def clear(self, path: str) -> None:
         """Remove all that is in a folder."""
@@ -363,7 +364,8 @@ def _wants_folder(path: str) -> bool:
     return path.rpartition("/")[2] in {"", "."}
 
 
-def _remove_folder(name: str, folder: int) -> None:
+def remove_folder(name: str, folder: int) -> None:
+    """Remove a folder in an open one with all that is in it, but for what is mounted there."""
     top = _open_here(name, _FOLDER, folder)
     try:
         _empty(top)

@@ -13,7 +13,6 @@ import fcntl
 import functools
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from simkubelet.model.errors import HostError, InputError
+from simkubelet.node_tree import remove_folder
 
 MARK: Final = ".simkubelet"
 """The file in a folder that says that it is ours."""
@@ -289,7 +289,7 @@ def _clear(folder: int, but: Collection[PurePath]) -> None:
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry.name, dir_fd=folder)
         elif not spared:
-            shutil.rmtree(entry.name, dir_fd=folder)
+            remove_folder(entry.name, folder)
         else:
             below = os.open(entry.name, _FOLDER, dir_fd=folder)
             try:

@@ -66,6 +66,21 @@ def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, pla
         new_folder(tmp_path / place)
 
 
+def test_folder_deeper_than_any_recursion_is_removed(tmp_path: Path) -> None:
+    world = new_folder(tmp_path)
+    here = os.open(world.path, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+    world.remove()
+
+    assert tree(tmp_path) == []
+
+
 def test_removed_folder_leaves_the_spared_files_and_the_way_to_them(tmp_path: Path) -> None:
     world, outside = new_folder(tmp_path), tmp_path / "outside"
     spared = [world.path / "a" / "logs" / "x", world.path / "b" / "y"]
