@@ -9,14 +9,15 @@ kubelet/cm/container_manager.go, ``containerDevicesFromResourceDeviceInstances``
 
 from __future__ import annotations
 
-import errno
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from .._internal.file_tree import is_within
+from .._internal.file_tree import FileTree
 from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
 from ..apis.grpcwire.messages import Code
@@ -142,15 +143,15 @@ class PodResourcesServer:
             }
         )
         # As the kubelet does: no caller finds a path without a server, and the socket outlives the kubelet.
-        temporary = self._directory / secrets.token_hex(4)
+        temporary, name = secrets.token_hex(4), self.socket.name
         try:
             self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            if not is_within(self._directory, self._directory.parent.resolve()):
-                raise OSError(errno.EXDEV, "leads out of the node's folder")
-            self.socket.unlink(missing_ok=True)
-            server.listen(temporary)
-            self._server = server
-            temporary.rename(self.socket)
+            with FileTree(self._directory.parent).folder(f"/{self._directory.name}") as folder:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+                server.listen(Path(f"/proc/self/fd/{folder}", temporary))
+                self._server = server
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             raise HostError(f"{self.socket}: cannot listen: {error}") from None
 

@@ -9,14 +9,15 @@ Source: devicemanager/plugin/v1beta1/server.go, handler.go (kubernetes v1.34.4, 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
+import stat
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from .._internal.doors import Door
-from .._internal.file_tree import is_within
+from .._internal.file_tree import FileTree
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
 from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..apis.grpcwire.served_call import CallError
@@ -82,6 +83,7 @@ class RegistrationServer:
         self.failure: str | None = None
         self._directory = directory
         self._within = directory.resolve().parent
+        self._tree, self._path = FileTree(directory.parent), f"/{directory.name}"
         self._handler = handler
         self._group = tasks
         self._version = version
@@ -107,11 +109,11 @@ class RegistrationServer:
         """
         server = GrpcServer({_REGISTER: served_method(RegisterRequest, self._register, self._version)})
         try:
-            if not is_within(self._directory, self._directory.parent.resolve()):
-                raise OSError(errno.EXDEV, "leads out of the node's folder")
-            if self.socket.is_socket():
-                self.socket.unlink()
-            server.listen(self.socket)
+            with self._tree.folder(self._path) as folder:
+                with suppress(FileNotFoundError):
+                    if stat.S_ISSOCK(os.stat(KUBELET_SOCKET_NAME, dir_fd=folder, follow_symlinks=False).st_mode):
+                        os.unlink(KUBELET_SOCKET_NAME, dir_fd=folder)
+                server.listen(Path(f"/proc/self/fd/{folder}", KUBELET_SOCKET_NAME))
         except OSError:
             raise HostError(f"{self.socket}: cannot listen; remove that file, or choose another folder") from None
         self._server = server
@@ -156,7 +158,8 @@ class RegistrationServer:
 
     def _remove_socket(self) -> None:
         if self._server is not None:
-            self.socket.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._tree.unlink(f"{self._path}/{KUBELET_SOCKET_NAME}")
 
     # Plugins that call Register
 

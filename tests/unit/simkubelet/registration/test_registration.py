@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +138,14 @@ async def test_users_own_messages_of_the_same_api_may_live_in_the_process():
     device = message_factory.GetMessageClass(pool.FindMessageTypeByName("v1beta1.Device"))
 
     assert device(ID="x").SerializeToString() == api.Device(ID="x").SerializeToString()
+
+
+async def test_socket_where_a_link_leads_is_left_alone(node: Any, tmp_path: Path):
+    (tmp_path / "kubelet.sock").write_text("another's")
+    folder = node.folder
+    folder.rename(folder.with_name("was"))
+    folder.symlink_to(tmp_path)
+
+    await node.kubelet.stop()
+
+    assert (tmp_path / "kubelet.sock").read_text() == "another's"
