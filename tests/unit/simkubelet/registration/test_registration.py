@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.model.version import version
+from simkubelet.registration.registration import RegistrationServer
 from tests.support.node import FakePlugin
 
 
@@ -140,12 +144,18 @@ async def test_users_own_messages_of_the_same_api_may_live_in_the_process():
     assert device(ID="x").SerializeToString() == api.Device(ID="x").SerializeToString()
 
 
-async def test_socket_where_a_link_leads_is_left_alone(node: Any, tmp_path: Path):
-    (tmp_path / "kubelet.sock").write_text("another's")
-    folder = node.folder
-    folder.rename(folder.with_name("was"))
-    folder.symlink_to(tmp_path)
+@pytest.mark.parametrize("end", [RegistrationServer.stop, RegistrationServer.fail])
+async def test_socket_where_a_link_leads_is_left_alone(short_folder: Path, end: Any):
+    for name in ("own", "decoy"):
+        (short_folder / name).mkdir()
+    (short_folder / "decoy" / "kubelet.sock").write_text("another's")
+    async with asyncio.TaskGroup() as tasks:
+        server = RegistrationServer(short_folder / "own", Mock(), tasks, version("1.34"))
+        server.start()
+        (short_folder / "own").rename(short_folder / "was")
+        (short_folder / "own").symlink_to(short_folder / "decoy")
 
-    await node.kubelet.stop()
+        await end(server)
+        await server.abandon()
 
-    assert (tmp_path / "kubelet.sock").read_text() == "another's"
+    assert (short_folder / "decoy" / "kubelet.sock").read_text() == "another's"
