@@ -145,17 +145,16 @@ async def test_users_own_messages_of_the_same_api_may_live_in_the_process():
 
 
 @pytest.mark.parametrize("end", [RegistrationServer.stop, RegistrationServer.fail])
-async def test_socket_where_a_link_leads_is_left_alone(short_folder: Path, end: Any):
-    for name in ("own", "decoy"):
-        (short_folder / name).mkdir()
-    (short_folder / "decoy" / "kubelet.sock").write_text("another's")
+async def test_socket_where_a_link_leads_is_left_alone(short_folder: Path, tmp_path: Path, end: Any):
+    (short_folder / "own").mkdir()
+    (tmp_path / "kubelet.sock").write_text("another's")
     async with asyncio.TaskGroup() as tasks:
         server = RegistrationServer(short_folder / "own", Mock(), tasks, version("1.34"))
         server.start()
         (short_folder / "own").rename(short_folder / "was")
-        (short_folder / "own").symlink_to(short_folder / "decoy")
+        (short_folder / "own").symlink_to(tmp_path)
 
         await end(server)
         await server.abandon()
 
-    assert (short_folder / "decoy" / "kubelet.sock").read_text() == "another's"
+    assert (tmp_path / "kubelet.sock").read_text() == "another's"
