@@ -267,6 +267,10 @@ class Segment:
     def _mapped(self) -> tuple[mmap.mmap, int]:
         if self._mapping is None:
             raise InputError(f"the machine in {self.path.parent} is closed in this process: open it again")
+        memory, _address = self._mapping
+        if os.fstat(self._file).st_size < len(memory):
+            # What is read beyond the end of a file ends the process.
+            raise InputError(f"{self.path} is damaged: somebody has made it shorter; make the machine again")
         return self._mapping
 
     def _part_from_parent(self) -> None:
