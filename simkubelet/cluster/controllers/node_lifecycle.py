@@ -21,7 +21,7 @@ from ...model.clock import Clock
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
-from ..objects.node_selection import tolerates
+from ..objects.node_selection import Tolerations
 from ..objects.objects import JSON, Key, Written
 from ..store import Store
 from .pod_evictions import EvictionTexts, PodEvictions
@@ -273,9 +273,9 @@ def _taints_of(store: Store, name: str) -> list[Mapping[str, Any]]:
 
 def _tolerated_s(taints: Sequence[Mapping[str, Any]], tolerations: Sequence[Mapping[str, Any]]) -> float | None:
     """How long a pod may stay: 0 where it does not tolerate them all, None where it may for ever."""
-    used = []
+    by_taint, used = Tolerations(tolerations), []
     for taint in taints:
-        first = next((each for each in tolerations if tolerates(each, taint)), None)
+        first = by_taint.first_for(taint)
         if first is None:
             return 0.0
         used.append(first)

@@ -8,12 +8,16 @@ Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, ``Requ
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 from ...apis.integers import parse_int
 
 __all__ = [
+    "Tolerations",
     "as_integer",
     "is_undecidable",
     "matches_required_affinity",
@@ -48,11 +52,24 @@ def untolerated_taint(
     taints: Iterable[Mapping[str, Any]], tolerations: Iterable[Mapping[str, Any]], effects: Container[str]
 ) -> Mapping[str, Any] | None:
     """The first taint with one of these effects that nothing tolerates; None where there is none."""
-    tolerations = tuple(tolerations)
-    for taint in taints:
-        if taint.get("effect") in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
-            return taint
-    return None
+    by_taint = Tolerations(tolerations)
+    return next((one for one in taints if one.get("effect") in effects and by_taint.first_for(one) is None), None)
+
+
+class Tolerations:
+    """Tolerations by the taints that they may be for: a node has thousands of taints where a client says so."""
+
+    def __init__(self, tolerations: Iterable[Mapping[str, Any]]) -> None:
+        self._by_taint: defaultdict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+        for number, one in enumerate(tolerations):
+            self._by_taint[one.get("key") or "", one.get("effect") or ""].append((number, one))
+
+    def first_for(self, taint: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The first toleration for a taint; None where there is none."""
+        places = product({taint.get("key") or "", ""}, {taint.get("effect") or "", ""})
+        alike = (self._by_taint.get(place, ()) for place in places)
+        found = [next((one for one in some if tolerates(one[1], taint)), None) for some in alike]
+        return min((one for one in found if one is not None), key=itemgetter(0), default=(0, None))[1]
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ backend/queue/nominator.go (kubernetes v1.34.4).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.resources import PODS, ResourceName
 
-__all__ = ["CPU", "DEFAULT_SCHEDULER", "MEMORY", "ClusterState", "NodeInfo", "PodInfo"]
+__all__ = ["CPU", "DEFAULT_SCHEDULER", "MEMORY", "ClusterState", "HostPort", "NodeInfo", "PodInfo", "have_clash"]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CPU: Final = ResourceName("cpu")
@@ -33,8 +33,14 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
 
-    def clashes_with(self, other: HostPort) -> bool:
-        return self[1:] == other[1:] and (self.host == other.host or _ANY_HOST in (self.host, other.host))
+
+def have_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+    """Whether one of some ports is taken: at its own address, or either at all addresses."""
+    hosts = defaultdict[tuple[str, int], set[str]](set)
+    for one in taken:
+        hosts[one.protocol, one.port].add(one.host)
+    there = ((one.host, hosts.get((one.protocol, one.port), ())) for one in wanted)
+    return any(others and (host == _ANY_HOST or host in others or _ANY_HOST in others) for host, others in there)
 
 
 class PodInfo:

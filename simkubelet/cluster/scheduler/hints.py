@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from ...model.node import Node
 from ...model.resources import PODS, ResourceName, insufficient_resources
 from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
-from .cluster_state import PodInfo
+from .cluster_state import PodInfo, have_clash
 from .plugins import HARD_TAINTS, tolerates_cordon
 from .pod_affinity import matches_all, required_affinity, required_anti_affinity
 from .refusals import Plugin
@@ -173,7 +173,7 @@ def _any_node(_pod: PodInfo, _old: Node | None, _new: Node) -> bool:
 def _port_freed(pod: PodInfo, old: PodInfo | None, _: PodInfo | None) -> bool:
     if old is None or not (old.node_name or old.nominated_node):
         return False
-    return any(port.clashes_with(wanted) for port in old.host_ports for wanted in pod.host_ports)
+    return have_clash(pod.host_ports, old.host_ports)
 
 
 def _grown_enough(pod: PodInfo, old: Node | None, new: Node, left_to_claims: Set[ResourceName] = frozenset()) -> bool:

@@ -15,8 +15,15 @@ from ...model.resources import ResourceName, insufficient_resources
 from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value
-from ..objects.node_selection import as_integer, matches_required_affinity, matches_term, tolerates, untolerated_taint
-from .cluster_state import CPU, MEMORY, NodeInfo, PodInfo
+from ..objects.node_selection import (
+    Tolerations,
+    as_integer,
+    matches_required_affinity,
+    matches_term,
+    tolerates,
+    untolerated_taint,
+)
+from .cluster_state import CPU, MEMORY, NodeInfo, PodInfo, have_clash
 from .dynamic_resources.extended_claims import left_to_claims
 from .pod_affinity import PodAffinityFilter, pod_affinity_scores
 from .refusals import Plugin, Refusal
@@ -127,8 +134,7 @@ class Filters:
         return None if matches_required_affinity(self._pod.spec, node.as_json) else _NO_AFFINITY
 
     def _ports(self, node: NodeInfo) -> Refusal | None:
-        taken = any(wanted.clashes_with(port) for wanted in self._pod.host_ports for port in node.host_ports)
-        return _PORT_TAKEN if taken else None
+        return _PORT_TAKEN if have_clash(self._pod.host_ports, node.host_ports) else None
 
     def _resources(self, node: NodeInfo) -> Refusal | None:
         requests = self._pod.requests
@@ -232,11 +238,9 @@ def _balanced(pod: PodInfo, node: NodeInfo) -> int:
 
 def _soft_taints(pod: PodInfo, node: NodeInfo) -> int:
     """How many taints ask a pod to stay away that does not tolerate them."""
-    fitting = [one for one in pod.tolerations if one.get("effect") in (None, "", "PreferNoSchedule")]
-    return sum(
-        taint.get("effect") == "PreferNoSchedule" and not any(tolerates(one, taint) for one in fitting)
-        for taint in node.taints
-    )
+    tolerations = Tolerations(pod.tolerations)
+    soft = (taint for taint in node.taints if taint.get("effect") == "PreferNoSchedule")
+    return sum(tolerations.first_for(taint) is None for taint in soft)
 
 
 def _normalized(counts: Mapping[str, int]) -> dict[str, int]:

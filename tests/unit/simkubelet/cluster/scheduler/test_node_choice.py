@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from simkubelet.cluster.scheduler.cluster_state import HostPort, have_clash
 from tests.support.scheduled_cluster import ScheduledCluster
 
 
@@ -39,6 +42,26 @@ def test_pods_spread_as_each_counts_for_some_cpu_and_memory(cluster: ScheduledCl
         cluster.try_all()
 
     assert [cluster.node_of(f"p{number}") for number in range(4)] == ["a", "b", "a", "b"]
+
+
+_ANY = "0.0.0.0"  # noqa: S104
+_HOSTS = st.sampled_from([_ANY, "10.0.0.1", "10.0.0.2"])
+_PORTS = st.lists(st.builds(HostPort, _HOSTS, st.sampled_from(["TCP", "UDP"]), st.integers(1, 2)), max_size=4)
+
+
+@given(_PORTS, _PORTS)
+def test_ports_clash_at_the_same_address_or_where_one_is_for_all(wanted: list[HostPort], taken: list[HostPort]):
+    pairs = [(one, other) for one in wanted for other in taken if one[1:] == other[1:]]
+
+    assert have_clash(wanted, taken) == any(
+        one.host == other.host or _ANY in (one.host, other.host) for one, other in pairs
+    )
+
+
+def test_thousands_of_ports_are_compared_once():
+    ports = [HostPort("10.0.0.1", "TCP", number) for number in range(60_000)]
+
+    assert not have_clash(ports, [port._replace(protocol="UDP") for port in ports])
 
 
 def test_free_devices_do_not_count_but_free_cpu_does(cluster: ScheduledCluster):
