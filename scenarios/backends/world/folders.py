@@ -14,6 +14,7 @@ import functools
 import os
 import re
 import tempfile
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
@@ -33,6 +34,7 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of its own is 
 _TEXT: Final = b"# Made by simkubelet, which removes this folder with all that is in it.\n"
 _NAME: Final = re.compile(r"sk-(camp-)?[a-z0-9_]{8}")
 _KEPT: Final = 10
+_EMPTY_FOR_S: Final = 3600.0
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -194,7 +196,10 @@ def left_folders(place: Path, name: re.Pattern[str] = _NAME) -> Iterator[OwnFold
             # Another user's, a link, in use, or gone.
             continue
         folder = OwnFolder(path, descriptor)
-        if os.fstat(descriptor).st_uid == os.geteuid() and _is_ours(descriptor):
+        status = os.fstat(descriptor)
+        # Who has made an empty one may be about to mark it, or be another program that names its folders so.
+        is_left = _is_marked(descriptor) or status.st_mtime < time.time() - _EMPTY_FOR_S
+        if status.st_uid == os.geteuid() and is_left and _is_ours(descriptor):
             yield folder
         folder.release()
 
@@ -258,15 +263,25 @@ def _locked(path: Path) -> int:
 
 def _is_ours(folder: int) -> bool:
     """Whether a folder has the mark, or nothing but the beginning of one."""
+    text = _mark_of(folder)
+    is_begun = text is not None and _TEXT.startswith(text)
+    return text == _TEXT or (is_begun and set(os.listdir(folder)) <= {MARK})
+
+
+def _is_marked(folder: int) -> bool:
+    return _mark_of(folder) == _TEXT
+
+
+def _mark_of(folder: int) -> bytes | None:
+    """What is in the mark of a folder; None where that cannot be read."""
     try:
         mark = os.open(MARK, os.O_RDONLY | _FILE, dir_fd=folder)
         with os.fdopen(mark, "rb") as file:
-            text = file.read(len(_TEXT) + 1)
+            return file.read(len(_TEXT) + 1)
     except FileNotFoundError:
-        text = b""
+        return b""
     except OSError:
-        return False
-    return text == _TEXT or (_TEXT.startswith(text) and set(os.listdir(folder)) <= {MARK})
+        return None
 
 
 def _marked(path: Path, folder: int) -> OwnFolder:

@@ -189,13 +189,15 @@ def places(tmp_path: Path) -> Iterator[Path]:
     with own_folder(tmp_path):
         left(tmp_path)
         (tmp_path / "sk-12345678").mkdir()
+        os.utime(tmp_path / "sk-12345678", (1, 1))
+        (tmp_path / "sk-new12345").mkdir()
         (tmp_path / "sk-foreign1").mkdir()
         (tmp_path / "sk-foreign1" / "letter").touch()
         (tmp_path / "sk-alink123").symlink_to(left(tmp_path, "other"))
         yield tmp_path
 
 
-def test_only_marked_or_empty_folders_that_nobody_uses_are_left(places: Path) -> None:
+def test_only_marked_or_long_empty_folders_that_nobody_uses_are_left(places: Path) -> None:
     assert [folder.path.name for folder in left_folders(places)] == ["sk-12345678", "sk-abcdefgh"]
 
 
