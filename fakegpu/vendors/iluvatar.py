@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
+from ..files.links import refuse_links_out
 
 __all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
@@ -101,6 +102,7 @@ def set_health(root: Path, chip: str, errors: int) -> None:
     Raises:
         InputError: there is no such chip.
     """
+    refuse_links_out(root)
     for folder in _folders(root):
         if (folder / "ixml" / "uuid").read_text("ascii").strip() == chip:
             draft = folder / "ixml" / ".health"

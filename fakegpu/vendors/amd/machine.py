@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError
+from ...files.links import refuse_links_out
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
@@ -148,6 +149,7 @@ def remove_amd(root: Path) -> None:
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:
     """What the exporter reports of the device ``name`` from its next answer on."""
+    refuse_links_out(root)
     folder = root / HEALTH
     draft = folder / f".{name}"
     draft.write_text(HEALTHY if healthy else UNHEALTHY, encoding="ascii")
