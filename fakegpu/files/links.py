@@ -18,7 +18,7 @@ def refuse_links_out(root: Path) -> None:
     """
     own = root.resolve()
     tops = [own / name for name in ("dev", "exporter", "proc", "sys")]
-    below = (Path(folder, name) for top in tops for folder, *both in os.walk(top) for names in both for name in names)
+    below = [Path(folder, name) for top in tops for folder, *both in os.walk(top) for names in both for name in names]
     for path in (*tops, *below):
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(own):
             raise InputError(f"{path}: leads out of the folder of the fake machine; remove this link")

@@ -119,7 +119,7 @@ def write_amd(
     (root / "dev" / "kfd").touch()
     (root / HEALTH).mkdir()
     for device in working:
-        set_health(root, device.name, healthy=True)
+        _write_health(root, device.name, HEALTHY)
     return working
 
 
@@ -150,9 +150,13 @@ def remove_amd(root: Path) -> None:
 def set_health(root: Path, name: str, *, healthy: bool) -> None:
     """What the exporter reports of the device ``name`` from its next answer on."""
     refuse_links_out(root)
+    _write_health(root, name, HEALTHY if healthy else UNHEALTHY)
+
+
+def _write_health(root: Path, name: str, said: str) -> None:
     folder = root / HEALTH
     draft = folder / f".{name}"
-    draft.write_text(HEALTHY if healthy else UNHEALTHY, encoding="ascii")
+    draft.write_text(said, encoding="ascii")
     draft.replace(folder / name)
 
 
