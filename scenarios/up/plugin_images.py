@@ -96,8 +96,9 @@ class PluginImages:
         env = program_of(pod, container, options.envs).env
         args = tuple(expand(text, env) for text in arguments)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
-        command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
-
+        is_beside_foreign = any(one.builtin is None for one in self._images.values())
+        given = spec.model_copy(update={"args": (*spec.args, *args)})
+        command = plugin_command(self._node, given, None, is_beside_foreign=is_beside_foreign)
         command = replace(command, env={**command.env, **env}, log=files.log, takes_commands=False)
         try:
             log = command.open_log()

@@ -123,7 +123,8 @@ class SimPlugins:
         if spec.tap:
             with _named_errors(spec):
                 node.make_tap_folder(spec.name)
-        command = plugin_command(node, spec, self._replacements.get(spec.name))
+        is_beside_foreign = any(one.builtin is None or one.name in self._replacements for one in self._specs)
+        command = plugin_command(node, spec, self._replacements.get(spec.name), is_beside_foreign=is_beside_foreign)
         spawn = spawn_task if spec.name in self._tasks else self._spawn
         process = PluginProcess(command, self._clock, self._trace, spec.start == "with-node", spawn)
         self._processes[node.name, spec.name] = process
@@ -253,8 +254,13 @@ def needs_view(node: NodeSpec, plugin: PluginSpec) -> bool:
     return plugin.builtin is None or has_contents or has_devices or lacks_root
 
 
-def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...] | None) -> PluginCommand:
+def plugin_command(
+    node: SimNode, spec: PluginSpec, replacement: tuple[str, ...] | None, *, is_beside_foreign: bool = False
+) -> PluginCommand:
     """How a plugin is run; `replacement` takes the place of its own program.
+
+    Beside a foreign one a bundled one runs in a view, too, as what it reads and loads of the node may be the other's:
+    outside it would do with the rights of who runs the simulator what that one says.
 
     Raises:
         HostError: A foreign program cannot be given the node's paths.
@@ -267,7 +273,8 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env["PYTHONPATH"] = python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
         argv = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
-        argv = _seen(node, argv, folder) if needs_view(node.spec, spec) else tied_to_parent(argv)
+        is_seen = is_beside_foreign or needs_view(node.spec, spec)
+        argv = _seen(node, argv, folder) if is_seen else tied_to_parent(argv)
     else:
         argv = _seen(node, program, folder)
     takes_commands = spec.is_stub and replacement is None
