@@ -134,10 +134,10 @@ class SimPlugins:
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
         own = node.directory.resolve()
-        folder, kubelets = (
+        of_plugin, of_kubelet = (
             own / one.relative_to(node.directory) for one in (_socket_folder(node, spec), node.plugin_folder)
         )
-        tap = Tap(folder, kubelets, process.reported)
+        tap = Tap(of_plugin, of_kubelet, process.reported)
         self._taps[node.name, spec.name] = tap
         with _named_errors(spec):
             tap.start()
