@@ -76,10 +76,11 @@ class SimulatedNode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        try:
-            await self._stack.aclose()
-        finally:
-            await self._tasks.__aexit__(kind, error, traceback)
+        ends = AsyncExitStack()
+        ends.push_async_exit(self._tasks)
+        # A group that is not told of a failure here would wait for what nobody ends any more.
+        ends.push_async_callback(self._stack.aclose)
+        await ends.__aexit__(kind, error, traceback)
 
     @property
     def plugin_folder(self) -> Path:

@@ -138,13 +138,12 @@ class LiveCluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        try:
-            await self.live.close()
-        finally:
-            try:
-                await self.api.stop()
-            finally:
-                await self._group.__aexit__(kind, error, traceback)
+        ends = AsyncExitStack()
+        ends.push_async_exit(self._group)
+        # A group that is not told of a failure here would wait for what nobody ends any more.
+        ends.push_async_callback(self.api.stop)
+        ends.push_async_callback(self.live.close)
+        await ends.__aexit__(kind, error, traceback)
 
     async def _start(self) -> None:
         self.live.start()

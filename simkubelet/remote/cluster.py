@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
@@ -92,13 +93,14 @@ class RemoteCluster(ClusterApi):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
         """Give up what was not sent; `until_sent` waits for it."""
-        try:
-            for loop in self._loops:
-                loop.cancel()
-            for part in (self._pods, self._events, self._nodes, self._references):
-                await part.close()
-        finally:
-            await self._tasks.__aexit__(kind, error, traceback)
+        ends = AsyncExitStack()
+        ends.push_async_exit(self._tasks)
+        # A group that is not told of a failure here would wait for what nobody ends any more.
+        for part in (self._references, self._nodes, self._events, self._pods):
+            ends.push_async_callback(part.close)
+        for loop in self._loops:
+            ends.callback(loop.cancel)
+        await ends.__aexit__(kind, error, traceback)
 
     async def until_sent(self) -> None:
         """Return when the server has all that kubelets have written, leases apart."""

@@ -145,11 +145,12 @@ class SimulatedWorld:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
+        ends = AsyncExitStack()
+        ends.push_async_exit(self._group)
+        # A group that is not told of a failure here would wait for what nobody ends any more.
+        ends.push_async_callback(self._end)
         try:
-            try:
-                await self._end()
-            finally:
-                await self._group.__aexit__(kind, error, traceback)
+            await ends.__aexit__(kind, error, traceback)
         except BaseException as failure:
             self._remove_files(has_failed=is_failure(failure))
             raise

@@ -20,6 +20,7 @@ from scenarios.backends.sim.backend import SimBackend
 from scenarios.evaluation.verdict import Outcome, Verdict
 from scenarios.play.runner import play
 from scenarios.story.document import Document, load
+from tests.support.patience import LIMIT_S
 
 STORY = """
 name: restarts
@@ -27,6 +28,19 @@ description: A kubelet starts, restarts twice and stops
 nodes: [{name: node-1}]
 steps:
   - restartKubelet: {times: 2}
+"""
+
+STORY_WITH_A_POD = """
+name: runs
+description: A container runs until the end
+nodes: [{name: node-1}]
+steps:
+  - apply:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: trainer}
+      spec: {containers: [{name: main, image: none}]}
+  - expect: {pod: trainer, phase: Running, within: 10s}
 """
 
 
@@ -45,19 +59,24 @@ class InterruptingLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
 
-def played(document: Document, directory: Path, moment: int) -> Verdict | None:
-    """Play a story until its end or that moment."""
+def played(document: Document, directory: Path, moment: int, *, ends: bool = False) -> Verdict | None:
+    """Play a story until its end or that moment, of those after its last step where it `ends`."""
     told: list[str] = []
 
     async def main() -> Verdict | None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: told.append(context["message"]))
         backend = SimBackend(document.scenario, directory=directory, keep=False, plugin_commands={})
-        loop.played = asyncio.ensure_future(play(document, backend))
-        try:
-            return await loop.played
-        except asyncio.CancelledError:
-            return None
+
+        async def began_to_end(_: object) -> None:
+            loop.played = story
+
+        story = asyncio.ensure_future(play(document, backend, afterwards=began_to_end))
+        if not ends:
+            loop.played = story
+        await asyncio.wait([story], timeout=LIMIT_S)
+        assert story.done(), f"moment {moment}"
+        return None if story.cancelled() else story.result()
 
     with asyncio.Runner(loop_factory=lambda: InterruptingLoop(moment)) as runner:
         verdict = runner.run(main())
@@ -96,3 +115,18 @@ def test_story_that_is_interrupted_at_any_moment_leaves_nothing(
 
     assert verdict.outcome is Outcome.VALID
     assert moment > 50
+
+
+def test_story_that_is_interrupted_while_its_containers_are_ended_ends(tmp_path: Path) -> None:
+    story = tmp_path / "runs.yaml"
+    story.write_text(STORY_WITH_A_POD)
+    document = load(story)
+
+    with tempfile.TemporaryDirectory(prefix="sk") as directory:
+        for moment in itertools.count(1):
+            if (verdict := played(document, Path(directory), moment, ends=True)) is not None:
+                break
+            assert list(Path(directory).iterdir()) == [], f"moment {moment}"
+
+    assert verdict.outcome is Outcome.VALID
+    assert moment > 20
