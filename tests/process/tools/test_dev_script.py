@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -202,12 +203,25 @@ def test_second_use_waits_for_the_first_one_to_set_up(checkout, held, command, t
     assert (tmp_path / "log").read_text().splitlines().count("begun") == 1
 
 
+def is_unlocked(checkout):
+    folder = os.open(checkout, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(folder)
+    return True
+
+
 def test_use_that_is_killed_leaves_no_lock(checkout, held, tmp_path):
     environment, go_on = held
     killed = subprocess.Popen([checkout / "dev", "run"], env=environment, stderr=subprocess.DEVNULL, process_group=0)
     eventually(lambda: (tmp_path / "log").exists())
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
+    # The killed children have the lock too until they are gone, and one would take the line that is for the next use.
+    eventually(lambda: is_unlocked(checkout))
 
     again = subprocess.Popen([checkout / "dev", "run"], env=environment, stderr=subprocess.PIPE, text=True)
     go_on()
