@@ -242,12 +242,13 @@ def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path, page: 
     nodes = "1 node" if len(spec.nodes) == 1 else f"{len(spec.nodes)} nodes"
     click.echo(f"cluster '{spec.name}' is up: {nodes}, Kubernetes {spec.nodes[0].kubernetes}; Ctrl-C ends it")
     click.echo(f"  export KUBECONFIG={kubeconfig}")
-    if os.geteuid() == 0:
-        click.echo(f"  as root: {_rights(cluster.folder)}")
     for line in cluster.live.introductions():
         click.echo(line)
     if page is not None:
         click.echo(f"  live page: {page}")
+    # Last, where it is seen below many nodes; what comes before is the same for each user, as the pages show it.
+    if os.geteuid() == 0:
+        click.echo(f"  as root: {_rights(cluster.folder)}")
 
 
 def _rights(folder: Path) -> str:

@@ -183,7 +183,7 @@ def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[Live
 
 
 def _introduction(process: subprocess.Popen[str], has_page: bool) -> str:
-    """The lines that a running cluster prints; the first one has the number of nodes, the last one may have a page."""
+    """The lines that a running cluster prints; the first has the number of nodes, the last may be a page, or root's."""
     assert process.stdout is not None
     first = process.stdout.readline()
     found = re.search(r"(\d+) nodes?,", first)
