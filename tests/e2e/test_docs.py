@@ -94,7 +94,7 @@ def bare_machine(folder: Path) -> Path:
     folder.mkdir()
     for place in map(Path, os.environ["PATH"].split(":")):
         for program in place.iterdir() if place.is_dir() else ():
-            if program.name not in MISSING and not (folder / program.name).exists():
+            if program.name not in MISSING and not os.path.lexists(folder / program.name):
                 (folder / program.name).symlink_to(program)
     # Of a version manager `python3` may be a script that needs the user's home.
     (folder / "python3").unlink(missing_ok=True)
