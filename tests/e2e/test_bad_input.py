@@ -206,7 +206,9 @@ def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str]
     ends = " ends with:"
     (log,) = [Path(line.removesuffix(ends).strip()) for line in done.stdout.splitlines() if line.endswith(ends)]
     assert log.read_text() == content
-    assert [path for path in run.scratch.glob("sk-*/**/*") if not path.is_dir()] == [log]
+    left = {path for path in run.scratch.glob("sk-*/**/*") if not path.is_dir()}
+    (mark,) = run.scratch.glob("sk-*/.simkubelet")
+    assert left == {mark, log}
     assert [line for line in run.processes() if "/sk-" in line] == []
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from tests.support.patience import PROGRAM_LIMIT_S
+from tests.support.short_paths import short_place
 
 LOADED = [f"-p{one}" for one in ("simkubelet", "xdist", "asyncio")]
 """What a project uses here of all that is installed beside pytest, whose imports take longer than most tests."""
@@ -28,13 +31,9 @@ class Project:
 
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = pytester.path
-        self.temporary = pytester.path / "t"
-        self.temporary.mkdir()
-        # Short, as sockets are made below it.
-        self._link = Path("/tmp") / f"sk-test-{os.getpid()}"
-        self._link.unlink(missing_ok=True)
-        self._link.symlink_to(self.temporary)
-        self.environment = {**os.environ, "TMPDIR": str(self._link), "PYTHONPATH": "", "COLUMNS": "200"}
+        # Short, as sockets are made below it; a link would not be, as the product makes its folders where it leads.
+        self.temporary = Path(tempfile.mkdtemp(prefix="sk-test-", dir=short_place()))
+        self.environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": "", "COLUMNS": "200"}
         self.environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         self.environment.pop("PYTEST_ADDOPTS", None)
         self.program = [sys.executable, "-m", "pytest", *LOADED]
@@ -64,7 +63,7 @@ class Project:
 
     def processes(self) -> list[int]:
         """Ids of the processes that were started with this project's place for temporary files."""
-        mark = f"TMPDIR={self._link}".encode()
+        mark = f"TMPDIR={self.temporary}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -86,4 +85,4 @@ class Project:
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._link.unlink()
+        shutil.rmtree(self.temporary, ignore_errors=True)
