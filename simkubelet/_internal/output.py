@@ -16,7 +16,7 @@ import select
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TextIO, cast
 
@@ -162,8 +162,9 @@ class _Escaping(Output):
         super().__init__(cast("TextIO", styled), is_needed=True)
         self.styled = styled
 
-    def write(self, text: str, /) -> int:
-        return super().write(printable(text))
+    def write(self, text: str | bytes, /) -> int:
+        # click prints what a shell completes as bytes, and hands them on where there is no `buffer`.
+        return super().write(printable(text.decode() if isinstance(text, bytes) else text))
 
 
 def styled_output() -> TextIO:
@@ -176,12 +177,14 @@ def standard_streams() -> Iterator[Output]:
     """Let all that is printed inside pass here, and give standard output; streams that are closed lead nowhere."""
     before = sys.stdin, sys.stdout, sys.stderr
     _open_closed()
-    with Path(os.devnull).open("r+", encoding="utf-8") as nowhere:
-        sys.stdin = sys.stdin or nowhere
-        out, errors = (_lenient(stream or nowhere) for stream in (sys.stdout, sys.stderr))
-        output = Output(out, is_needed=True)
+    with ExitStack() as opened:
+        sys.stdin, out, errors = (
+            stream or cast("TextIO", opened.enter_context(Path(os.devnull).open(mode, encoding="utf-8")))
+            for stream, mode in zip(before, ("r", "w", "w"), strict=True)
+        )
+        output = Output(_lenient(out), is_needed=True)
         sys.stdout = cast("TextIO", _Escaping(output))
-        sys.stderr = cast("TextIO", _Escaping(Output(errors, is_needed=False)))
+        sys.stderr = cast("TextIO", _Escaping(Output(_lenient(errors), is_needed=False)))
         try:
             yield output
         finally:
