@@ -92,7 +92,12 @@ class View:
             OSError: a file system cannot do it; then nothing has changed.
         """
         folders = {self.root, self.storage, *self.places.values(), *self.kept, *filter(None, [self.devices])}
-        outermost = [folder for folder in folders if not folders.intersection(_above(folder))]
+        outermost = [
+            folder
+            for folder in folders
+            # The rights to a device are the host's, and its file system knows no other users.
+            if not folders.intersection(_above(folder)) and not stat.S_ISCHR(_mode(folder))
+        ]
         found = [self.check(os.open(folder, os.O_PATH | os.O_NOFOLLOW)) for folder in outermost]
         for place, tree in [(place, stranger.owning(place)) for place in found]:
             isolation.attach(tree, place)

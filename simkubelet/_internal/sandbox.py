@@ -50,7 +50,8 @@ class NodeView:
         hidden: Patterns of paths of which the host's are not shown.
         opened: Folders of the host that take new entries, besides those that host and node both have.
         devices: The folder of the node's device nodes, plain files that are shown as character devices.
-        kept: Folders of the host that stay where they are, and can be written.
+        kept: Folders and devices of the host that stay where they are, and can be written. With any, all that a plugin
+            can write is in them, whatever has become of the links that lead there.
     """
 
     root: Path

@@ -202,8 +202,8 @@ class SidePlugin:
 
     def _view(self) -> NodeView:
         places = {api.DEVICE_PLUGIN_PATH: self.sockets, **self._more_places}
-        kept = (self.root.parent, *([] if self._machine is None else [self._machine.directory]))
-        return NodeView(self.root, self.root.with_name("view"), places, kept=kept)
+        kept = [self.root.parent, *([] if self._machine is None else [self._machine.directory])]
+        return NodeView(self.root, self.root.with_name("view"), places, kept=(*kept, *self._more_places.values()))
 
     @property
     def log(self) -> str:

@@ -384,6 +384,18 @@ def test_user_of_plugins_is_reported_as_it_is(node):
     assert not sandbox.has_strangers(node.folder / "nowhere")
 
 
+@pytest.mark.parametrize("node", ["own"], indirect=True)
+def test_place_that_is_a_device_of_the_host_leaves_the_program_another_user(node: Node) -> None:
+    zero = Path("/dev/zero")
+    node.view = replace(node.view, places={"/dev/skt": zero}, kept=(node.folder, zero))
+
+    seen = node.sh("test -c /dev/skt && head -c 2 /dev/skt | wc -c; cat /proc/self/uid_map")
+
+    count, _, host_id, _ = seen.stdout.split()
+    assert (seen.stderr, count) == ("", "2")
+    assert sandbox.has_strangers(node.folder) == (int(host_id) >= isolation._LOWEST_ID)
+
+
 def test_devices_of_the_node_keep_the_permissions_of_the_host(node):
     machine = node.folder / "machine"
     (machine / "dev").mkdir(parents=True)
