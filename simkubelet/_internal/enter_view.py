@@ -13,6 +13,8 @@ what the plugin writes, and each entry of either is bound over an empty stand-in
 bound whole. What is made, linked or removed here is named by the descriptor of a storage folder that was opened without
 following links, and what is mounted goes onto a descriptor below it, so no path of the host is ever changed.
 
+It is one long module because the program that runs it can import little.
+
 Kernel facts: mount_namespaces(7), user_namespaces(7), pivot_root(2).
 """
 

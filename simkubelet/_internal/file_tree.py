@@ -7,6 +7,8 @@ compares the two. Each name is opened by openat2 with ``RESOLVE_NO_XDEV`` where 
 mounted below the folder is left alone as well. Whatever is done with the last name of a path is done in the folder
 whose descriptor the walk has come to, and does not follow a link, so a folder that is replaced by a link meanwhile
 leads nowhere else.
+
+The walk and what is done at its end are one module, as nothing else may hold descriptors of a walk.
 """
 
 from __future__ import annotations

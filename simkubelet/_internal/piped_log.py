@@ -91,7 +91,7 @@ class PipedLog:
         await self.close()
 
     async def close(self) -> None:
-        """Write what is in the pipe and end it, whoever has its other end; may be called twice."""
+        """Write what is in the pipe and end it, also while a process has its other end; may be called twice."""
         self._end()
         if self._rotation is not None:
             await asyncio.wait([self._rotation])
@@ -121,7 +121,7 @@ class PipedLog:
                 return
             self._write(piece)
             if self._size >= _MOST_BYTES:
-                # Until the file is rotated whoever writes waits.
+                # Until the file is rotated the writers wait.
                 self._loop.remove_reader(self._read_end)
                 self._rotate()
             elif self._size >= _MAX_BYTES and self._look is None:

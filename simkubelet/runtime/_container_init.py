@@ -3,7 +3,7 @@
 It runs inside the sandbox, where alone it shows what the container's ``PATH`` and mounts lead to, and its environment
 becomes the container's to the letter. What it says goes into a pipe that the kernel closes when the program is there:
 ``ready`` and nothing more is success. Run as text (``python -c``), so it imports nothing of the package but
-`isolation`, whose text comes along.
+`isolation`, whose text it is given.
 
 Where root runs the simulator the sandbox is root's, too, so that nothing in it can be changed by the container, which
 is another user for the host. The node's files and what the sandbox has made are that user's then. Where the file system

@@ -1,4 +1,4 @@
-"""Folders of ours: whoever makes one marks and locks it, and nothing without the mark is ever cleared or removed.
+"""Folders of ours: each is marked and locked by its maker, and nothing without the mark is ever cleared or removed.
 
 A folder is ours where it has the file `MARK` with our text, and in use as long as its lock is held; the kernel releases
 a lock however its process ends. The mark is written once the lock is held and removed last, so that a process killed at

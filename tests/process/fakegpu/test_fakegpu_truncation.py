@@ -1,4 +1,4 @@
-"""A plugin may make the file of its node's fake GPUs shorter: whoever has it open is told, and goes on."""
+"""A plugin may make the file of its node's fake GPUs shorter: processes that have it open get an error, and go on."""
 
 from __future__ import annotations
 
