@@ -27,7 +27,7 @@ from typing import Final
 from ..errors import InputError
 from ..state import layout
 from ..state.library import load_writer
-from .links import refuse_links_out
+from .traps import refuse_traps
 
 IMEX_CHANNELS_MAX: Final = 2048
 """That a driver has by default."""
@@ -85,7 +85,7 @@ def add_capabilities(root: Path, state: layout.GpuState) -> None:
     Raises:
         OSError: the host does not let us write.
     """
-    refuse_links_out(root)
+    refuse_traps(root)
     (_of_gpu(root, state.identity.minor_number) / "mig").mkdir(parents=True, exist_ok=True)
     write_capabilities(root, state)
 
@@ -96,7 +96,7 @@ def write_capabilities(root: Path, state: layout.GpuState) -> None:
     Raises:
         OSError: the host does not let us write.
     """
-    refuse_links_out(root)
+    refuse_traps(root)
     if code := load_writer().fakegpu_write_capabilities(os.fsencode(root), ctypes.byref(state)):
         raise OSError(code, os.strerror(code), str(root))
 
@@ -127,7 +127,7 @@ def add_imex_channels(root: Path, count: int) -> None:
     """
     if not 0 <= count <= IMEX_CHANNELS_MAX:
         raise InputError(f"cannot make {count} IMEX channels: a driver has 0 to {IMEX_CHANNELS_MAX}")
-    refuse_links_out(root)
+    refuse_traps(root)
     folder = root / "dev" / "nvidia-caps-imex-channels"
     for number in range(count):
         folder.mkdir(exist_ok=True)

@@ -171,10 +171,10 @@ class Gpus:
         for event in events:
             self._segment.post(index, event.nvml_bit)
         if "numa_node" in numbers:
-            from ..files.links import refuse_links_out
             from ..files.pci_folder import write_numa_node
+            from ..files.traps import refuse_traps
 
-            refuse_links_out(self.directory)
+            refuse_traps(self.directory)
             with host_errors(self.directory):
                 write_numa_node(self.directory, self.gpu(index))
 

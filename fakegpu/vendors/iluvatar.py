@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
-from ..files.links import refuse_links_out
+from ..files.traps import refuse_traps
 
 __all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
@@ -102,7 +102,7 @@ def set_health(root: Path, chip: str, errors: int) -> None:
     Raises:
         InputError: there is no such chip.
     """
-    refuse_links_out(root)
+    refuse_traps(root)
     for folder in _folders(root):
         if (folder / "ixml" / "uuid").read_text("ascii").strip() == chip:
             draft = folder / "ixml" / ".health"

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError
-from ...files.links import refuse_links_out
+from ...files.traps import refuse_traps
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
@@ -149,7 +149,7 @@ def remove_amd(root: Path) -> None:
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:
     """What the exporter reports of the device ``name`` from its next answer on."""
-    refuse_links_out(root)
+    refuse_traps(root)
     _write_health(root, name, HEALTHY if healthy else UNHEALTHY)
 
 
@@ -169,7 +169,8 @@ def health(root: Path) -> dict[str, str]:
     folder = root / HEALTH
     if not folder.is_dir():
         raise InputError(f"no AMD GPUs in {root}: `fakegpu amd up --dir {root}` makes some")
-    return {path.name: path.read_text("ascii") for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    files = (path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file())
+    return {path.name: path.read_text("ascii") for path in files}
 
 
 def _refuse_taken(system: Path, devices: Sequence[AmdDevice]) -> None:

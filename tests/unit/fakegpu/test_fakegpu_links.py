@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def test_files_are_not_changed_where_a_link_leads(tmp_path: Path, part: str, cha
     assert {path.name: path.read_text() for path in decoy.iterdir()} == dict.fromkeys(
         ["nvidia0", "nvidia-cap1"], "another's"
     )
+
+
+@pytest.mark.parametrize("name", [".health", "health", "uuid"])
+def test_pipe_keeps_no_change_of_health_waiting(tmp_path: Path, name: str) -> None:
+    chip = iluvatar.write_iluvatar(tmp_path, 1)[0].uuid
+    [folder] = (tmp_path / "sys/bus/pci/devices").glob("*/ixml")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+
+    with pytest.raises(InputError, match=f"/{name}: is a pipe; remove it$"):
+        iluvatar.set_health(tmp_path, chip, 1)
+
+
+def test_pipe_among_the_health_of_gpus_is_left_out(tmp_path: Path) -> None:
+    name = amd.write_amd(tmp_path, load_amd_profile("mi300x"), 1)[0].name
+    os.mkfifo(tmp_path / amd.HEALTH / "pipe")
+
+    assert set(amd.health(tmp_path)) == {name}
 
 
 @pytest.mark.parametrize("vendor", ["amd", "iluvatar"])

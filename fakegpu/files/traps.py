@@ -1,4 +1,4 @@
-"""Links in a machine's folder, where a plugin may make them: files are changed only where none leads out of it."""
+"""Links and pipes in a machine's folder, where a plugin may make them: files are changed only where there are none."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from ..errors import InputError
 
 
-def refuse_links_out(root: Path) -> None:
-    """Make sure, before files of a machine are changed, that none of its links leads out of its folder.
+def refuse_traps(root: Path) -> None:
+    """Make sure, before files of a machine are changed, that no link leads out of its folder and no pipe keeps waiting.
 
     Who changes the files may be root, and who made the link a plugin of root that may write there alone.
 
     Raises:
-        InputError: one does.
+        InputError: there is one.
     """
     own = root.resolve()
     tops = [own / name for name in ("dev", "exporter", "proc", "sys")]
@@ -22,3 +22,5 @@ def refuse_links_out(root: Path) -> None:
     for path in (*tops, *below):
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(own):
             raise InputError(f"{path}: leads out of the folder of the fake machine; remove this link")
+        if path.is_fifo():
+            raise InputError(f"{path}: is a pipe; remove it")
