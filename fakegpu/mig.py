@@ -21,6 +21,7 @@ from typing import Final
 from .errors import InputError
 from .files.capabilities import write_capabilities
 from .files.folder import host_errors
+from .files.traps import refuse_traps
 from .state import layout
 from .state.event_type import EventType
 from .state.library import load_writer
@@ -199,10 +200,11 @@ class Mig:
     @contextmanager
     def _change(self, posts: Sequence[int] = (layout.NO_INSTANCE,)) -> Iterator[layout.GpuState]:
         """Lend the state for changing, then write the files; post an event for each GPU instance in ``posts``."""
+        folder = self._segment.path.parent
+        refuse_traps(folder)
         with self._segment.change(self._gpu) as state:
             self._check(state)
             yield state
-        folder = self._segment.path.parent
         with self._segment.hold(self._gpu) as state, host_errors(folder):
             write_capabilities(folder, state)
         for gpu_instance in posts:

@@ -85,7 +85,6 @@ def add_capabilities(root: Path, state: layout.GpuState) -> None:
     Raises:
         OSError: the host does not let us write.
     """
-    refuse_traps(root)
     (_of_gpu(root, state.identity.minor_number) / "mig").mkdir(parents=True, exist_ok=True)
     write_capabilities(root, state)
 
@@ -96,7 +95,6 @@ def write_capabilities(root: Path, state: layout.GpuState) -> None:
     Raises:
         OSError: the host does not let us write.
     """
-    refuse_traps(root)
     if code := load_writer().fakegpu_write_capabilities(os.fsencode(root), ctypes.byref(state)):
         raise OSError(code, os.strerror(code), str(root))
 
