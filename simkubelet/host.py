@@ -10,6 +10,7 @@ import typing
 if typing.TYPE_CHECKING:
     from ._internal.bundle import CHECKOUT, LazyModule, module_name, python_path
     from ._internal.doors import DOORS, Door, contain_failures
+    from ._internal.file_tree import folder_without_links, found_without_links
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.output import (
@@ -32,6 +33,7 @@ else:
         {
             ".._internal.bundle": ("CHECKOUT", "LazyModule", "module_name", "python_path"),
             ".._internal.doors": ("DOORS", "Door", "contain_failures"),
+            ".._internal.file_tree": ("folder_without_links", "found_without_links"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.output": (
@@ -67,6 +69,8 @@ __all__ = [
     "contain_failures",
     "escape",
     "find_library",
+    "folder_without_links",
+    "found_without_links",
     "has_strangers",
     "is_stand_in",
     "is_unread",

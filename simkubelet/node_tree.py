@@ -13,8 +13,6 @@ from typing import Final
 from ._internal.file_tree import (
     FileTree,
     Place,
-    folder_without_links,
-    found_without_links,
     open_without_links,
     remove_folder,
 )
@@ -29,8 +27,6 @@ __all__ = [
     "POD_RESOURCES",
     "FileTree",
     "Place",
-    "folder_without_links",
-    "found_without_links",
     "node_path",
     "node_tree",
     "open_without_links",

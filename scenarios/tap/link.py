@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
-from simkubelet.node_tree import found_without_links
+from simkubelet.host import found_without_links
 
 from .answer import PATHS
 from .call import Call, KnownCall, Supervisor

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 from simkubelet.apis.inotify import Inotify, Mask, PathEvent
-from simkubelet.node_tree import folder_without_links, found_without_links
+from simkubelet.host import folder_without_links, found_without_links
 from simkubelet.runtime import CriCall
 
 from ..trace.snapshot import Rpc

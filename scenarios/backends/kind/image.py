@@ -37,6 +37,7 @@ _OURS: Final = (
     "simkubelet/host.py",
     "simkubelet/apis",
     "simkubelet/_internal/__init__.py",
+    "simkubelet/_internal/file_tree.py",
     "simkubelet/_internal/lazy.py",
     "simkubelet/model/__init__.py",
     "simkubelet/model/errors.py",

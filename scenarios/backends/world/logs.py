@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Final
 
-from simkubelet.host import one_line, rotated_files
+from simkubelet.host import folder_without_links, one_line, rotated_files
 from simkubelet.model.errors import InputError
-from simkubelet.node_tree import folder_without_links, open_without_links
+from simkubelet.node_tree import open_without_links
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
 """The world and the node for which something runs; a task inherits it from the task that started its kubelet."""
