@@ -14,7 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TextIO, cast
 
@@ -74,9 +74,10 @@ class Output(io.TextIOBase):
         self._is_lost = False
         self.error: OutputError | None = None
 
-    def write(self, text: str, /) -> int:
+    def write(self, text: str | bytes, /) -> int:
         """Write text of any origin; raises what `write_styled` does."""
-        self.write_styled(printable(text))
+        # click prints what a shell completes as bytes, and hands them on where there is no `buffer`.
+        self.write_styled(printable(text.decode() if isinstance(text, bytes) else text))
         return len(text)
 
     def write_styled(self, text: str) -> None:
@@ -138,11 +139,14 @@ def standard_streams() -> Iterator[Output]:
             # Otherwise a file that is opened next would have the number, and what is printed.
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
-    with Path(os.devnull).open("r+", encoding="utf-8") as nowhere:
-        sys.stdin = sys.stdin or nowhere
-        output = Output(sys.stdout or nowhere, is_needed=True)
+    with ExitStack() as opened:
+        sys.stdin, out, errors = (
+            stream or cast("TextIO", opened.enter_context(Path(os.devnull).open(mode, encoding="utf-8")))
+            for stream, mode in zip(before, ("r", "w", "w"), strict=True)
+        )
+        output = Output(out, is_needed=True)
         sys.stdout = cast("TextIO", output)
-        sys.stderr = cast("TextIO", Output(sys.stderr or nowhere, is_needed=False))
+        sys.stderr = cast("TextIO", Output(errors, is_needed=False))
         try:
             yield output
         finally:

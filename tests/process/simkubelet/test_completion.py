@@ -57,3 +57,13 @@ def test_other_shells_have_a_script(shell: str) -> None:
     )
 
     assert f"_SIMKUBELET_COMPLETE={shell}_complete" in ran.stdout
+
+
+def test_shell_completes_commands_of_fakegpu() -> None:
+    asked = {"_FAKEGPU_COMPLETE": "bash_complete", "COMP_WORDS": "fakegpu f", "COMP_CWORD": "1"}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "fakegpu"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+
+    assert "plain,fail" in ran.stdout.splitlines()
