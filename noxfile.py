@@ -6,6 +6,7 @@ At its end nox prints how long each session took. The sessions with the tag `qui
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import random
@@ -24,7 +25,7 @@ import nox
 from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tools.build import apt, go_build, kind_node_image
+from tools.build import apt, go_build, kind_node_image, python_image
 from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import control_plane as build_control_plane
@@ -63,7 +64,8 @@ SANITIZED_TESTS = [
     *(
         f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
         for topic in (
-            *("capabilities", "events", "export_table", "load", "mig", "mig_placements", "processes", "setters"),
+            *("capabilities", "events", "export_table", "load", "mig", "mig_placements", "overwritten"),
+            *("processes", "setters"),
         )
     ),
     *(
@@ -185,7 +187,7 @@ def name_workloads(session: nox.Session) -> None:
 
 def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
     """Build the real managers of a Kubernetes minor and the real scheduler, and name them to the tests."""
-    programs = ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN", "_DRA", "_REGISTRY", "_ALLOCATOR")
+    programs = ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN", "_DRA", "_REGISTRY", "_ALLOCATOR", "_CLIENT", "_SCORES")
     names = tuple(f"SIMKUBELET_ORACLE{name}" for name in programs)
     session.env.update(zip(names, built_with_go(session, build_oracle, "--kubernetes", minor), strict=True))
     session.env["SIMKUBELET_ORACLE_VERSION"] = minor
@@ -397,6 +399,10 @@ def e2e_kind(session: nox.Session) -> None:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:
         session.error(str(error))
+    try:
+        session.env["SIMKUBELET_PYTHON_IMAGE"] = python_image.python_image()
+    except python_image.ImageError as error:
+        (session.error if os.environ.get("CI") else session.warn)(f"the recipes of docs/ci.md are not played: {error}")
     session.run(BIN / "pytest", "tests/e2e_kind", "-v", "--durations=10", *ON_CLUSTERS, *session.posargs)
 
 
@@ -492,6 +498,38 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "-m", "tests.fuzz", *session.posargs, env=files_in_memory())
 
 
+PLACES = {"suite": ("trixie", "forky"), "rights": ("root", "user", "container")}
+PLACE_COMMANDS = {
+    "stories": ("./dev", "run", "--all"),
+    **{part: ("./dev", "test", "-s", part, "--") for part in ("unit", "process", "e2e")},
+}
+PLACES_USAGE = argparse.ArgumentParser(prog="nox -s places --", epilog="Other arguments go to pytest.")
+for name, values in (PLACES | {"part": tuple(PLACE_COMMANDS)}).items():
+    PLACES_USAGE.add_argument(f"--{name}", action="append", choices=values, help="only this; all without it")
+
+
+@nox.session(default=False, venv_backend="none")
+def places(session: nox.Session) -> None:
+    """Play all stories and run the tests on Python 3.13 and 3.14, as root, as a user and in a container.
+
+    Root on Debian only, see `tools/in_place --help`; `-- --help` lists what can be chosen.
+    """
+    chosen, for_pytest = PLACES_USAGE.parse_known_args(session.posargs)
+    if os.geteuid() != 0:
+        give_up(session, "it makes root file systems, for which it must be root")
+    wanted = (getattr(chosen, name) or values for name, values in PLACES.items())
+    failed = []
+    for place in itertools.product(*wanted):
+        for part in chosen.part or PLACE_COMMANDS:
+            command = (*PLACE_COMMANDS[part], *(() if part == "stories" else for_pytest))
+            try:
+                session.run("tools/in_place", *place, *command, external=True)
+            except CommandFailed:
+                failed.append(" ".join((*place, part)))
+    if failed:
+        session.error(f"failed, as said above: {', '.join(failed)}")
+
+
 @nox.session(default=False, venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
     """Measure and print JSON lines; arguments after `--` choose the benchmarks."""
@@ -506,5 +544,5 @@ def endurance(session: nox.Session) -> None:
 
 @nox.session(default=False, venv_backend="none", requires=["environment"])
 def kills(session: nox.Session) -> None:
-    """Kill -9 at random moments and compare with a journal; `-- kubelet fakegpu --kills 100` for less."""
+    """Kill -9 and other signals at random moments, and compare; `-- kubelet signals --kills 100` for less."""
     session.run(BIN / "python", "-m", "tools.kills", *session.posargs)

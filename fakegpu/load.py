@@ -99,7 +99,7 @@ def frames_of(load: Load, state: layout.GpuState, start_c: float) -> Frames:
     Args:
         load: the work.
         state: the GPU's own figures, those of rest.
-        start_c: its temperature at the beginning. A pattern starts warm: as the board is after many periods.
+        start_c: its temperature at the beginning. A pattern starts at its steady temperature.
     """
     board = Board.from_state(state, load.room_c)
     used = state.memory.used_bytes

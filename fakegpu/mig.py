@@ -21,7 +21,6 @@ from typing import Final
 from .errors import InputError
 from .files.capabilities import write_capabilities
 from .files.folder import host_errors
-from .files.traps import refuse_traps
 from .state import layout
 from .state.event_type import EventType
 from .state.library import load_writer
@@ -201,7 +200,6 @@ class Mig:
     def _change(self, posts: Sequence[int] = (layout.NO_INSTANCE,)) -> Iterator[layout.GpuState]:
         """Lend the state for changing, then write the files; post an event for each GPU instance in ``posts``."""
         folder = self._segment.path.parent
-        refuse_traps(folder)
         with self._segment.change(self._gpu) as state:
             self._check(state)
             yield state

@@ -25,6 +25,10 @@ _UNPRINTABLE: Final = re.compile(
     r"\ud800-\udfff]|^[^\S\x0b-\x1f\x85\u2028\u2029]*:(?=:[A-Za-z])|#(?=#\w*\[)",
     re.MULTILINE,
 )
+_LONGEST_LINE: Final = 4000
+"""In characters, before they are escaped."""
+_END: Final = 500
+"""What is kept of a longer line's end, which says how to fix what the line quotes."""
 _NAMED: Final = {"\n": "\\n", "\r": "\\r"}
 
 
@@ -46,7 +50,9 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same for text that has to be one line."""
+    """The same for text that has to be one line; the middle of a long one is left out."""
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE - _END]}… ({len(text)} characters) …{text[-_END:]}"
     return printable(text).replace("\n", _NAMED["\n"])
 
 
@@ -95,7 +101,8 @@ class Output(io.TextIOBase):
 
     def flush(self) -> None:
         """Pass on what was written; raises what `write_styled` does."""
-        if not self._is_lost:
+        # Since Python 3.14 a stream of ours that is collected after the one below tells of the error.
+        if not self._is_lost and not self._below.closed:
             try:
                 self._below.flush()
             except OSError as error:

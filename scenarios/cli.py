@@ -6,23 +6,43 @@ Only click is imported at load: a command imports what it needs, so that every c
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from simkubelet.host import one_line
 
-from .play.cli import stories_and_files
+from .play.completion import stories_and_files, tags_of_stories, versions
+
+_output_option: Final = click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
 
 
 @click.command("list")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only stories with this tag, or with one of several.")
-def list_stories(tags: tuple[str, ...]) -> None:
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only stories with this tag, or with one of several.",
+    shell_complete=tags_of_stories,
+)
+@_output_option
+def list_stories(tags: tuple[str, ...], output: str) -> None:
     """List the built-in stories, with their tags; those with a topic are named TOPIC/STORY.
 
     \b
     Examples:
       simkubelet list
       simkubelet list --tag restart    the same as: simkubelet run --tag restart
+      simkubelet list -o json          with their files
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .story.stories import builtin, summaries, tagged
 
@@ -30,9 +50,24 @@ def list_stories(tags: tuple[str, ...]) -> None:
     if tags:
         chosen = set(tagged(builtin().values(), tags))
         found = {name: found[name] for name, path in builtin().items() if path in chosen}
+    if output == "json":
+        files = builtin()
+        _print_json(
+            [
+                {"name": name, "summary": summary.text, "tags": summary.tags, "file": str(files[name])}
+                for name, summary in found.items()
+            ]
+        )
+        return
     width = max(map(len, found), default=0)
     for name, summary in found.items():
         click.echo(one_line(f"{name:<{width}}  {summary.text}  [{', '.join(summary.tags)}]"))
+
+
+def _print_json(document: object) -> None:
+    import json
+
+    click.echo(json.dumps(document, indent=2))
 
 
 @click.command()
@@ -40,10 +75,12 @@ def list_stories(tags: tuple[str, ...]) -> None:
     "--kubelet-version",
     "kubernetes",
     metavar="VERSION",
+    shell_complete=versions,
     help="Only bugs that this Kubernetes minor has, or a patch of one.",
 )
 @click.option("--search", "text", default="", metavar="TEXT", help="Only bugs with this text: 'reboot', '#124716'.")
-def bugs(kubernetes: str | None, text: str) -> None:
+@_output_option
+def bugs(kubernetes: str | None, text: str, output: str) -> None:
     """List the known bugs that built-in stories reproduce.
 
     Each line has the bug's id, what has it, the affected versions, the story, and what happens. Ids that begin with K
@@ -57,6 +94,7 @@ def bugs(kubernetes: str | None, text: str) -> None:
     Examples:
       simkubelet bugs --kubelet-version 1.34
       simkubelet bugs --search checkpoint
+      simkubelet bugs -o json
       simkubelet run bugs/k3-every-registration-leaves-a-connection
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .story.known_bugs import known_bugs
@@ -64,6 +102,15 @@ def bugs(kubernetes: str | None, text: str) -> None:
     found = [known for known in known_bugs() if known.mentions(text)]
     if kubernetes is not None:
         found = [known for known in found if known.bug.is_in_kubernetes(kubernetes)]
+    if output == "json":
+        _print_json(
+            [
+                known.bug.model_dump(mode="json", by_alias=True)
+                | {"story": known.story, "title": known.title, "description": known.text}
+                for known in found
+            ]
+        )
+        return
     if not found:
         click.echo("no such bug is known; 'simkubelet bugs' lists all that are", err=True)
     rows = [(known.bug.id, known.bug.component, known.bug.affected, known.story) for known in found]
@@ -137,17 +184,15 @@ def schema() -> None:
       # then start a story with:
       # yaml-language-server: $schema=story.schema.json
     """  # noqa: D301  # click's mark for lines that stay as they are
-    import json
-
     from .story.schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    _print_json(json_schema())
 
 
 @click.command()
-@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+@_output_option
 @click.pass_context
-def doctor(context: click.Context, /, is_json: bool) -> None:
+def doctor(context: click.Context, /, output: str) -> None:
     """Show what this machine can do, and the command that adds what is missing.
 
     Each line has a state (ok, limited, missing), what is checked and what it is good for. Nothing is installed or
@@ -158,7 +203,7 @@ def doctor(context: click.Context, /, is_json: bool) -> None:
     from .doctor import document, examine, lines
 
     found, status = examine()
-    click.echo(document(found, status) if is_json else "\n".join(lines(found, status)))
+    click.echo(document(found, status) if output == "json" else "\n".join(lines(found, status)))
     context.exit(status)
 
 
@@ -180,6 +225,7 @@ def clean(context: click.Context, /, directories: tuple[Path, ...], dry_run: boo
     clusters and campaigns. They are in the temporary folder ($TMPDIR or /tmp), in /dev/shm, and in
     $XDG_RUNTIME_DIR/simkubelet or /tmp/simkubelet-UID. Without this command, all but the newest ten
     go from the temporary folder as new ones are made, and a killed cluster's folder when its name is used again.
+    The cgroups of killed commands are removed, too; the next command that starts a plugin or container does so as well.
 
     A folder is removed only if simkubelet has marked it, it is yours, and no running process has it locked. Links are
     not followed.
@@ -196,17 +242,18 @@ def clean(context: click.Context, /, directories: tuple[Path, ...], dry_run: boo
       simkubelet clean --dry-run
       simkubelet clean --dir ./nodes    also what 'simkubelet run --dir ./nodes' has left
 
-    Exit status: 0 nothing is left, 3 a folder cannot be removed.
+    Exit status: 0 nothing is left, 3 a folder or a cgroup cannot be removed.
     """  # noqa: D301  # as above
     import tempfile
 
+    from simkubelet.host import remove_leftovers
     from simkubelet.model.errors import HostError
 
     from .backends.world.folders import SHARED_MEMORY, left_folders
     from .up.running import left_clusters
 
     places = dict.fromkeys(place.resolve() for place in (Path(tempfile.gettempdir()), SHARED_MEMORY, *directories))
-    status = 0
+    status, done = 0, "would remove" if dry_run else "removed"
     for left in (*map(left_folders, places), left_clusters()):
         for folder in left:
             if not dry_run:
@@ -216,5 +263,10 @@ def clean(context: click.Context, /, directories: tuple[Path, ...], dry_run: boo
                     status = error.exit_status
                     click.echo(f"error: {error}", err=True)
                     continue
-            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.path}")
+            click.echo(f"{done} {folder.path}")
+    for cgroup in remove_leftovers(is_trial=dry_run):
+        click.echo(f"{done} {cgroup}")
+    for cgroup in () if dry_run else remove_leftovers(is_trial=True):
+        status = HostError.exit_status
+        click.echo(f"error: {cgroup}: cannot be removed, a process in it does not end; end it", err=True)
     context.exit(status)

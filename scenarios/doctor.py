@@ -134,7 +134,10 @@ def _temporary_folder() -> Found:
     from simkubelet.devices import check_socket_path
     from simkubelet.node_tree import DEVICE_PLUGINS
 
-    place = Path(tempfile.gettempdir()).absolute()
+    from .backends.world.folders import SHARED_MEMORY, default_place
+
+    # As the folders of nodes are made: a link does not make a path shorter.
+    place = Path(os.path.realpath(default_place()))
     try:
         with tempfile.TemporaryDirectory(prefix="sk-", dir=place) as folder:
             check_socket_path(Path(folder, _LONG_NODE_NAME, DEVICE_PLUGINS, _LONG_SOCKET_NAME))
@@ -142,7 +145,7 @@ def _temporary_folder() -> Found:
         return Found(State.MISSING, f"{place}: {error.strerror}", "export TMPDIR=/var/tmp")
     except SimkubeletError as error:
         return Found(State.MISSING, str(error), "export TMPDIR=/tmp")
-    return Found(State.OK, str(place))
+    return Found(State.OK, f"{place}, in memory" if place == SHARED_MEMORY else str(place))
 
 
 def _inotify() -> Found:
@@ -203,21 +206,40 @@ def _user_namespaces() -> Found:
 
 def _node_view() -> Found:
     try:
-        check_sandbox()
+        return Found(State.OK, check_sandbox())
     except HostError as error:
         return Found(State.MISSING, str(error), _allow_namespaces())
-    return Found(State.OK, "a mount namespace was made")
 
 
-def _bubblewrap() -> Found:
-    from simkubelet.runtime import check_bubblewrap
+def _containers() -> Found:
+    from simkubelet.runtime import check_containers
 
+    fix = _allow_namespaces() if shutil.which("bwrap") else _install("bubblewrap")
     try:
-        check_bubblewrap()
+        shared = check_containers()
     except HostError as error:
-        fix = _allow_namespaces() if shutil.which("bwrap") else _install("bubblewrap")
         return Found(State.MISSING, str(error), fix)
+    if shared:
+        return Found(State.LIMITED, shared, _allow_namespaces())
     return Found(State.OK, _first_line("bwrap", "--version") or "a container was made")
+
+
+def _selectors() -> Found:
+    if find_spec("cel_expr_python") is None:
+        return Found(State.MISSING, "no Python package cel-expr-python", "pip install cel-expr-python")
+    return Found(State.OK, "cel-expr-python")
+
+
+def _memory_bound() -> Found:
+    from simkubelet.host import memory_for_programs, version_of_cgroups
+
+    most = f"{memory_for_programs() / 2**30:.1f} GiB"
+    version = version_of_cgroups()
+    if version:
+        return Found(State.OK, f"cgroup v{version}: a container has its limit, all together {most}")
+    by_systemd = "systemd-run --user --scope $SHELL" if os.geteuid() != 0 and shutil.which("systemd-run") else ""
+    detail = f"no cgroup can be made; the kernel ends them first, and a process of a container may have {most}"
+    return Found(State.LIMITED, detail, by_systemd)
 
 
 def _compiler() -> str | None:
@@ -270,8 +292,10 @@ CHECKS: Final = (
     Check("inotify", "plugins and kubelets notice each other's sockets", _inotify, is_needed=True),
     Check("open files", "many nodes and stories at a time", _open_files),
     Check("node view", "plugins that have a node's paths built in: most commands", _node_view),
-    Check("bubblewrap", "containers that run: `runtime: process`", _bubblewrap),
-    Check("user namespaces", "both of these without root", _user_namespaces),
+    Check("containers", "containers that run: `runtime: process`", _containers),
+    Check("user namespaces", "containers that run, and separated plugins, without root", _user_namespaces),
+    Check("selectors", "claims and classes that choose devices by CEL", _selectors),
+    Check("memory bound", "containers and plugins that take all memory", _memory_bound),
     Check("docker", "stories on a real cluster: `run --backend kind`", _docker),
     Check("kind", "stories on a real cluster: `run --backend kind`", _kind),
     Check("kubectl", "clusters of `simkubelet up`", lambda: _program("kubectl", "kubectl", "version", "--client")),

@@ -5,10 +5,11 @@ Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error a
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -38,6 +39,7 @@ else:
 __all__ = ["commands", "main"]
 
 INTERRUPTED = 130
+_SHELLS: Final = ("bash", "zsh", "fish")
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: play_commands.run,
     "replay": lambda: play_commands.replay,
@@ -125,9 +127,11 @@ def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
 
 
 @commands.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the script with which a shell completes commands, options, and the names of stories and plugins.
+@click.argument("shell", type=click.Choice(_SHELLS), required=False)
+def completion(shell: str | None) -> None:
+    """Print the script with which a shell completes commands, options, and names of stories, plugins, checks and nodes.
+
+    Without SHELL it is for the shell that $SHELL names.
 
     \b
     To have it in every new shell:
@@ -137,6 +141,9 @@ def completion(shell: str) -> None:
     """  # noqa: D301  # as above
     from click.shell_completion import get_completion_class
 
+    shell = shell or os.path.basename(os.environ.get("SHELL", ""))  # noqa: PTH119  # a shell waits for this
+    if shell not in _SHELLS:
+        raise click.UsageError(f"for which shell? Give one of {', '.join(_SHELLS)}")
     if (kind := get_completion_class(shell)) is not None:
         click.echo(kind(commands, {}, "simkubelet", "_SIMKUBELET_COMPLETE").source())
 
@@ -174,7 +181,9 @@ def _run(arguments: Sequence[str] | None, output: Output) -> int:
         return 0 if error is output.error else _failed(error)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted; everything was ended", status=INTERRUPTED)
-    except Exception:
+    except Exception as error:
+        if too_many(error) is not None:
+            return _failed(error)
         # A mistake of ours; but what it says may be of others, so it is printed here.
         from traceback import print_exc
 
@@ -182,13 +191,25 @@ def _run(arguments: Sequence[str] | None, output: Output) -> int:
         return 1
 
 
-def _failed(error: SimkubeletError | OSError) -> int:
+def _failed(error: Exception) -> int:
     if (reason := too_many(error)) is not None:
         return _complain(f"error: {reason}", status=HostError.exit_status)
-    if isinstance(error, SimkubeletError):
-        # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
-        return _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
-    return _complain(f"error: {error.filename or 'a system call'}: {error.strerror}", status=HostError.exit_status)
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return _complain(f"error: {_without_a_place(error)}", status=InputError.exit_status)
+    if isinstance(error, OSError):
+        return _complain(f"error: {error.filename or 'a system call'}: {error.strerror}", status=HostError.exit_status)
+    # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
+    status = getattr(error, "exit_status", HostError.exit_status)
+    return _complain(*getattr(error, "lines", (f"error: {error}",)), status=status)
+
+
+def _without_a_place(error: FileNotFoundError) -> str:
+    """What to tell the user of an error of `os.getcwd`, or of `tempfile.gettempdir`, which says where it has looked."""
+    try:
+        os.getcwd()  # noqa: PTH109  # the error is wanted
+    except FileNotFoundError:
+        return "the working directory is gone; change to another one"
+    return f"{error.strerror}; set TMPDIR to a folder that you can write"
 
 
 def _with_help(error: click.UsageError) -> str:

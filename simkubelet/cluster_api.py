@@ -158,8 +158,8 @@ class ClusterApi(ResourceApi, Protocol):
         """
         ...
 
-    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
-        """Record a Normal Event of a component of a node about this node."""
+    def record_node_event(self, node: str, type_: str, reason: str, message: str, component: str) -> None:
+        """Record an Event of a component of a node about this node; the type is ``Normal`` or ``Warning``."""
         ...
 
     def forget_events(self, node: str, component: str) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from .apis.deviceplugin import DevicePluginOptions
 from .devices.allocator import Allocator
-from .devices.checkpoint import CheckpointText
+from .devices.checkpoint import Checkpoint, CheckpointText
 from .devices.device_list import DeviceList
 from .devices.device_manager import DeviceManager
 from .devices.endpoint import AlreadyConnectedError, Endpoint
@@ -55,7 +55,7 @@ _TRUSTS_RESTARTED_CONTAINERS: Final = Difference(
     "after a restart of the kubelet, running containers that had been restarted before keep their devices without "
     "a check",
     {"1.26": False, "1.34.7": True, "1.35": False, "1.35.4": True},
-    "kubernetes/kubernetes#135485 (v1.34.7, v1.35.4, v1.36.0)",
+    "devicemanager/manager.go, ``isContainerAlreadyRunning`` (kubernetes/kubernetes#135485, v1.34.7, v1.35.4, v1.36.0)",
 )
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class ContainerManager:
     """Devices of one node, from a kubelet's start to its stop.
 
     Args:
-        folder: the device plugin folder; its checkpoint is read here.
+        folder: the device plugin folder.
+        checkpoint: what it holds.
         config: the kubelet's settings.
         clock: the node's time.
         tasks: owns the streams and calls.
@@ -79,6 +80,7 @@ class ContainerManager:
     def __init__(
         self,
         folder: PluginFolder,
+        checkpoint: Checkpoint | None,
         config: KubeletConfig,
         *,
         clock: Clock,
@@ -99,7 +101,7 @@ class ContainerManager:
         self._reports_health = config.is_on("ResourceHealthStatus")
         self._text = CheckpointText()
         self._is_save_due = False
-        self.devices = DeviceManager(folder.load(config.version), clock.now(), config.version)
+        self.devices = DeviceManager(checkpoint, clock.now(), config.version)
         self.health_updates = HealthUpdates(HEALTH_UPDATE_QUEUE.at(config.version) or 0)
         self.metrics = Metrics()
         self.affinities = AffinityStore()
@@ -281,9 +283,9 @@ class ContainerManager:
             await self.health_updates.put(pods)
         self._save_soon()
 
-    def plugin_disconnected(self, resource: ResourceName, socket: str) -> None:
+    def plugin_disconnected(self, resource: ResourceName, socket: str, reason: str) -> None:
         self.devices.disconnect(resource, socket, self._clock.now())
-        self._observe(PluginDisconnected(self._config.node, resource))
+        self._observe(PluginDisconnected(self._config.node, resource, reason))
 
     def registration_refused(self, resource: ResourceName, endpoint: str, message: str) -> None:
         self._observe(RegistrationRefused(self._config.node, resource, endpoint, message))

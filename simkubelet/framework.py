@@ -3,7 +3,7 @@
 ::
 
     class Seats(DevicePlugin):
-        resource_name, socket_name = "example.com/seat", "seats.sock"
+        resource_name = "example.com/seat"
         ...
 
     if __name__ == "__main__":

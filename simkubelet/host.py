@@ -8,11 +8,13 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
+    from ._internal.bounds import BoundProgram, Bounds, memory_for_programs, version_of_cgroups
     from ._internal.bundle import CHECKOUT, LazyModule, module_name, python_path
+    from ._internal.cgroups import remove_leftovers
     from ._internal.doors import DOORS, Door, contain_failures
     from ._internal.file_tree import folder_without_links, found_without_links
     from ._internal.native import find_library
-    from ._internal.open_files import raise_limit, with_first_limit
+    from ._internal.open_files import raise_limit
     from ._internal.output import (
         escape,
         is_unread,
@@ -31,11 +33,18 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
+            ".._internal.bounds": (
+                "BoundProgram",
+                "Bounds",
+                "memory_for_programs",
+                "version_of_cgroups",
+            ),
             ".._internal.bundle": ("CHECKOUT", "LazyModule", "module_name", "python_path"),
+            ".._internal.cgroups": ("remove_leftovers",),
             ".._internal.doors": ("DOORS", "Door", "contain_failures"),
             ".._internal.file_tree": ("folder_without_links", "found_without_links"),
             ".._internal.native": ("find_library",),
-            ".._internal.open_files": ("raise_limit", "with_first_limit"),
+            ".._internal.open_files": ("raise_limit",),
             ".._internal.output": (
                 "escape",
                 "is_unread",
@@ -61,6 +70,8 @@ else:
 __all__ = [
     "CHECKOUT",
     "DOORS",
+    "BoundProgram",
+    "Bounds",
     "Door",
     "LazyModule",
     "NodeView",
@@ -74,17 +85,19 @@ __all__ = [
     "has_strangers",
     "is_stand_in",
     "is_unread",
+    "memory_for_programs",
     "module_name",
     "one_line",
     "output_pipe",
     "printable",
     "python_path",
     "raise_limit",
+    "remove_leftovers",
     "rotated_files",
     "sandboxed",
     "styled_output",
     "tied_to_parent",
     "unprintable",
+    "version_of_cgroups",
     "visible",
-    "with_first_limit",
 ]

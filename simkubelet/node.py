@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ._internal.doors import Door
@@ -74,6 +74,7 @@ class NodePublisher:
         cri: asked for its version before each update.
         state: what there is against it.
         is_new_node: no kubelet has worked in this node's folder before.
+        boot_id: of the machine now.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class NodePublisher:
         state: RuntimeState,
         *,
         is_new_node: bool,
+        boot_id: str,
     ) -> None:
         self.capacity: Callable[[], DeviceCapacity] = lambda: DeviceCapacity({}, {}, frozenset())
         self._config = config
@@ -93,6 +95,7 @@ class NodePublisher:
         self._clock = context.clock
         self._schedule = ReportSchedule(seed=config.node)
         self._is_new_node = is_new_node
+        self._boot_id = boot_id
         self._has_registered = False
         self._events = _NodeEvents(config.node, context.cluster)
         self._last = NodeStatus()
@@ -140,6 +143,8 @@ class NodePublisher:
             return
         old, now = self.status, self._clock.now()
         new = self._next(old)
+        if old.boot_id and old.boot_id != self._boot_id:
+            self._events.rebooted(self._boot_id)
         self._events.changed(old.conditions, new.conditions)
         is_changed = has_changed(old, new)
         if self._schedule.is_due(now, is_changed=is_changed):
@@ -147,12 +152,12 @@ class NodePublisher:
             self._schedule.reported(now, is_changed=is_changed)
 
     def _next(self, old: NodeStatus) -> NodeStatus:
-        return with_conditions(
+        machine = replace(
             updated(old, self._config.machine, self.capacity()),
             kubelet_version=self._config.version.kubelet_version,
-            now=self._clock.now(),
-            runtime_errors=self._state.errors(),
+            boot_id=self._boot_id,
         )
+        return with_conditions(machine, now=self._clock.now(), runtime_errors=self._state.errors())
 
 
 class NodeLease:
@@ -185,12 +190,20 @@ class _NodeEvents:
     def __init__(self, node: str, cluster: ClusterApi) -> None:
         self._node = node
         self._cluster = cluster
+        self._has_recorded_reboot = False
 
     def started(self) -> None:
         """Record the start of a kubelet process, which remembers no Event of the one before."""
         self._cluster.forget_events(self._node, _COMPONENT)
         self._record("Starting", "Starting kubelet.")
         self._record("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+
+    def rebooted(self, boot_id: str) -> None:
+        """Record that the machine has another boot id than its status has, once for each kubelet process."""
+        if not self._has_recorded_reboot:
+            self._has_recorded_reboot = True
+            text = f"Node {self._node} has been rebooted, boot id: {boot_id}"
+            self._cluster.record_node_event(self._node, "Warning", "Rebooted", text, _COMPONENT)
 
     def changed(self, before: Sequence[NodeCondition], after: Sequence[NodeCondition]) -> None:
         """Record the conditions that have changed."""
@@ -202,7 +215,7 @@ class _NodeEvents:
         self._record("FailedNodeStatusUpdate", error)
 
     def _record(self, reason: str, message: str) -> None:
-        self._cluster.record_node_event(self._node, reason, message, _COMPONENT)
+        self._cluster.record_node_event(self._node, "Normal", reason, message, _COMPONENT)
 
 
 def _reasons(before: Sequence[NodeCondition], after: Sequence[NodeCondition]) -> Iterable[str]:

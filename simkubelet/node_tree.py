@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ._internal.file_tree import (
+    MOST_LEFT_LEVELS,
     FileTree,
     Place,
     open_without_links,
@@ -22,11 +23,13 @@ from .dra import CHECKPOINT_NAME
 __all__ = [
     "DEVICE_PLUGINS",
     "KUBELET_FOLDERS",
+    "MOST_LEFT_LEVELS",
     "PLUGINS",
     "PLUGINS_REGISTRY",
     "POD_RESOURCES",
     "FileTree",
     "Place",
+    "name_on_node",
     "node_path",
     "node_tree",
     "open_without_links",
@@ -97,3 +100,13 @@ def socket_path(directory: Path, path: str) -> str:
     """
     is_of_node = PurePosixPath(path).is_relative_to(_KUBELET) and not PurePosixPath(path).is_relative_to(directory)
     return str(node_path(directory, path)) if is_of_node else path
+
+
+def name_on_node(directory: Path, path: Path) -> str:
+    """The path on the node of what lies in a kubelet's folder on this host.
+
+    Args:
+        directory: see `node_tree`.
+        path: below `directory`.
+    """
+    return str(_KUBELET / path.relative_to(directory))

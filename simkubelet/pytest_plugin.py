@@ -86,6 +86,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.refusal = f"--simkubelet-plugin: no story has a plugin '{name}'; there are: {there_are}"
 
 
+def pytest_report_collectionfinish(items: Sequence[pytest.Item]) -> list[str]:
+    """Say what does not separate containers from the machine, where those of some test run."""
+    if not any(_runs_containers(item) for item in items):
+        return []
+    from .model.errors import HostError
+    from .runtime import check_containers
+
+    try:
+        line = check_containers()
+    except HostError:
+        # Each of these tests says it.
+        return []
+    return [f"simkubelet: {line}"] if line else []
+
+
+def _runs_containers(item: pytest.Item) -> bool:
+    if isinstance(item, StoryItem):
+        return any(node.runtime == "process" for node in item.job.story.scenario.nodes)
+    markers = (mark for name in ("simkubelet_kubelet", "simkubelet_cluster") for mark in item.iter_markers(name))
+    return any(mark.kwargs.get("runtime") == "process" for mark in markers)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -29,6 +29,7 @@ WAITING = (
 )
 """Tests that wait for most of their time, and modules of such tests; the longest first."""
 COMPUTING = (
+    "test_all_stories_pass_but_those_of_separated_containers",
     "test_readme_works_on_a_bare_machine",
     "test_pytest_plugin",
     "test_same_as_the_real_manager",

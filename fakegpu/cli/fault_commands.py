@@ -5,21 +5,37 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from ..errors import InputError
+from ..faults.faults import XID_ROW_REMAPPED
 from ..faults.schedule import When
 from ..machine.machine import Machine
 from ..state import layout
-from . import directory_option, gpu_argument
+from ..state.gpu import link_numbers
+from ..state.layout import ActionKind
+from . import directory_option, gpu_argument, output_option
+from .completion import errors, functions, gpus
 from .numbers import Float, Int, IntRange
 
+if TYPE_CHECKING:
+    from ..faults.rules import Rule
+    from ..faults.schedule import Plan
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_PLANNED: Final = {
+    ActionKind.LOSE: "lost",
+    ActionKind.CORRECTED_ECC: "ecc corrected",
+    ActionKind.UNCORRECTED_ECC: "ecc uncorrected",
+    ActionKind.THROTTLE: "hot",
+}
+"""What a plan does where the name of its kind is not what `Gpu.faults` calls it."""
 _WAITS: Final = ("stick", "release")
 
 
@@ -42,7 +58,7 @@ def _scheduled(function: _Function) -> _Function:
 @click.option("--lost", is_flag=True, help="Make the GPU fall off the bus.")
 @click.option("--ecc-corrected", type=Int(), metavar="N", help="Count N single-bit errors of the memory.")
 @click.option("--ecc-uncorrected", type=Int(), metavar="N", help="Count N double-bit errors of the memory.")
-@click.option("--retire", type=Int(), metavar="N", help="Remap N rows, or retire N pages.")
+@click.option("--retire", type=Int(), metavar="N", help="Remap N rows, or retire N pages; XID 63 reports it.")
 @click.option("--hot", is_flag=True, help="Heat above the slowdown threshold, with clocks at their minimum.")
 @click.option("--links-down", metavar="LINKS", help="NVLinks to take down: 0,3 or all.")
 @_scheduled
@@ -76,7 +92,8 @@ def fail(
     plans: list[int | None] = []
     if lost:
         plans.append(faults.lose(index, xid=xid, when=when))
-    elif xid is not None:
+    elif xid is not None and (retire is None or (xid, gi) != (XID_ROW_REMAPPED, None)):
+        # A retirement reports its XID itself.
         instance = tuple(layout.NO_INSTANCE if part is None else part for part in (gi, ci))
         plans.append(faults.xid(index, xid, instance=(instance[0], instance[1]), when=when))
     if ecc_corrected is not None:
@@ -105,7 +122,7 @@ def _links(text: str) -> tuple[int, ...]:
 
 
 @click.command()
-@click.argument("gpu", required=False, metavar="[GPU]")
+@click.argument("gpu", required=False, metavar="[GPU]", shell_complete=gpus)
 @click.option("--all", "everything", is_flag=True, help="Heal all GPUs and remove all rules and plans.")
 @_scheduled
 @directory_option
@@ -167,7 +184,7 @@ def _ruled(function: _Function) -> _Function:
         click.option("--seed", type=Int(), default=0, help="With --chance: the same seed gives the same calls."),
         click.option("--chance", type=Float(), help="Probability: 0.1 for a tenth of the calls."),
         click.option("--every", type=Int(), default=1, help="Every n-th call of a process."),
-        click.option("--gpu", help="Only calls for this GPU (an index or a UUID)."),
+        click.option("--gpu", shell_complete=gpus, help="Only calls for this GPU (an index or a UUID)."),
     ):
         function = option(function)
     return function
@@ -187,7 +204,7 @@ def fault_group() -> None:
 
 
 @fault_group.command("slow")
-@click.argument("function")
+@click.argument("function", shell_complete=functions)
 @click.argument("latency")
 @_ruled
 @directory_option
@@ -207,8 +224,8 @@ def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> No
 
 
 @fault_group.command("error")
-@click.argument("function")
-@click.argument("code")
+@click.argument("function", shell_complete=functions)
+@click.argument("code", shell_complete=errors)
 @_ruled
 @directory_option
 def error(function: str, code: str, directory: Path | None, **rule: Any) -> None:
@@ -244,7 +261,7 @@ def _rule_options(
 
 
 @fault_group.command("init")
-@click.argument("code")
+@click.argument("code", shell_complete=errors)
 @click.option("--times", type=Int(), help="Number of failures, over all processes; every call fails if not given.")
 @click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s.")
 @directory_option
@@ -273,18 +290,69 @@ def waits(state: str, directory: Path | None) -> None:
 
 
 @fault_group.command("list")
+@output_option
 @directory_option
-def list_faults(directory: Path | None) -> None:
-    """Print rules and plans as JSON.
+def list_faults(output: str, directory: Path | None) -> None:
+    """List what is wrong with GPUs and calls now, and what is planned, each with the command that ends it.
 
     \b
     Example:
       fakegpu fault list
+      fakegpu fault list -o json
     """
-    faults = Machine.open(directory).faults
-    plans = [asdict(plan) | {"kind": plan.kind.name.lower()} for plan in faults.plans]
-    rules = [asdict(rule) for rule in faults.rules]
-    click.echo(json.dumps({"rules": rules, "plans": plans, "waitsAreStuck": faults.are_waits_stuck}, indent=2))
+    machine = Machine.open(directory)
+    faults, gpus = machine.faults, machine.gpus
+    if output == "json":
+        active = [{"gpu": gpu.index, "faults": gpu.faults} for gpu in gpus if gpu.faults]
+        plans = [asdict(plan) | {"kind": plan.kind.name.lower()} for plan in faults.plans]
+        rules = [asdict(rule) for rule in faults.rules]
+        listed = {"active": active, "rules": rules, "plans": plans, "waitsAreStuck": faults.are_waits_stuck}
+        click.echo(json.dumps(listed, indent=2))
+        return
+    end = "" if directory is None else f" --dir {shlex.quote(str(directory))}"
+    rows = [(str(gpu.index), fault, "now", f"{_ending(gpu.index, fault)}{end}") for gpu in gpus for fault in gpu.faults]
+    if faults.are_waits_stuck:
+        rows.append(("any", "waits for events hang", "now", f"fakegpu fault waits release{end}"))
+    for number, gpu, what, when in (*map(_rule_cells, faults.rules), *map(_plan_cells, faults.plans)):
+        rows.append((gpu, what, when, f"fakegpu fault clear {number}{end}"))
+    if not rows:
+        click.echo("no faults")
+        return
+    from .gpu_commands import print_table
+
+    print_table(("GPU", "Fault", "When", "End it"), {"Fault", "When", "End it"}, rows)
+
+
+def _ending(gpu: int, fault: str) -> str:
+    """The command that ends a fault of a GPU."""
+    if fault == "unplugged":
+        return f"fakegpu plug {gpu}"
+    return f"fakegpu set {gpu} temperature=40" if fault.endswith("°C") else f"fakegpu heal {gpu}"
+
+
+def _rule_cells(rule: Rule) -> tuple[int, str, str, str]:
+    """A rule: its number, GPU, what it does, and when."""
+    from ..faults.rules import error_name
+
+    does = [f"fails with {error_name(rule.error)}"] if rule.error else []
+    if rule.delays:
+        does.append(f"takes up to {rule.delays[-1][1] / 1000:g} ms")
+    calls = "" if rule.every == 1 else f"every {rule.every}th call" if rule.every else f"{rule.chance:.0%} of calls"
+    parts = (f"in {rule.in_s:.0f} s" if rule.in_s else "now", "" if rule.for_s is None else f"for {rule.for_s:.0f} s")
+    left = "" if rule.left is None else f"{rule.left} left"
+    when = ", ".join(filter(None, (" ".join(filter(None, parts)), calls, left)))
+    return rule.number, "any" if rule.gpu is None else str(rule.gpu), f"{rule.function} {' and '.join(does)}", when
+
+
+def _plan_cells(plan: Plan) -> tuple[int, str, str, str]:
+    """A plan, as `_rule_cells` has a rule."""
+    what = _PLANNED.get(plan.kind, plan.kind.name.lower().replace("_", " "))
+    is_mask = plan.kind in (ActionKind.LINKS_DOWN, ActionKind.LINKS_UP)
+    argument = f" {link_numbers(plan.argument) if is_mask else plan.argument}" if plan.argument else ""
+    every = "" if plan.every_s is None else f"every {plan.every_s:g} s"
+    left = "" if plan.left is None or plan.every_s is None else f"{plan.left} left"
+    when = ", ".join(filter(None, (f"in {plan.in_s:.0f} s", every, left)))
+    return plan.number, str(plan.gpu), f"{what}{argument}", when
 
 
 @fault_group.command("clear")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,25 +16,29 @@ from ..errors import InputError
 from ..machine.machine import Machine
 from ..machine.settings import SETTINGS
 from ..output import one_line, print_styled
-from . import directory_option, gpu_argument
+from . import directory_option, gpu_argument, output_option
+from .completion import keys
 from .numbers import Int
 
 if TYPE_CHECKING:
     from ..mig import Mig
 
+_PIPED_WIDTH: Final = 1000
+"""Columns that a table may have where its output is no terminal; it takes what it needs."""
+
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@output_option
 @directory_option
-def list_gpus(as_json: bool, directory: Path | None) -> None:
+def list_gpus(output: str, directory: Path | None) -> None:
     """Show the GPUs of a machine as they are now.
 
     \b
     Example:
-      fakegpu list --json
+      fakegpu list -o json
     """
     gpus = Machine.open(directory).gpus
-    if as_json:
+    if output == "json":
         click.echo(json.dumps([asdict(gpu) | {"health": gpu.health} for gpu in gpus], indent=2))
         return
     titles = ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State")
@@ -43,11 +47,17 @@ def list_gpus(as_json: bool, directory: Path | None) -> None:
         memory = f"{gpu.memory_used_bytes >> 20} / {gpu.memory_bytes >> 20}"
         figures = (str(gpu.numa_node), memory, str(gpu.temperature_c))
         rows.append((str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, gpu.health))
-    _print_table(titles, {"Name", "UUID", "PCI", "State"}, rows)
+    print_table(titles, {"Name", "UUID", "PCI", "State"}, rows)
 
 
-def _print_table(titles: Sequence[str], texts: Collection[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table in which columns of texts are aligned to the left, those of figures to the right."""
+def print_table(titles: Sequence[str], texts: Collection[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table in which columns of texts are aligned to the left, those of figures to the right.
+
+    Args:
+        titles: of the columns; what is not ``ok`` in a column ``State`` is red.
+        texts: those that have texts.
+        rows: a cell for each column.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -62,7 +72,7 @@ def _print_table(titles: Sequence[str], texts: Collection[str], rows: Iterable[S
             cells[-1].stylize("bold red")
         table.add_row(*cells)
     # Piped into another program the table keeps its columns, however narrow a terminal would be.
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     with console.capture() as printed:
         console.print(table)
     print_styled(printed.get())
@@ -75,7 +85,7 @@ def _settings_help() -> str:
 
 @click.command("set", epilog=_settings_help())
 @gpu_argument
-@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=keys)
 @directory_option
 def set_figures(gpu: str, values: tuple[str, ...], directory: Path | None) -> None:
     """Change figures of GPU (an index or a UUID) for every program at once.
@@ -128,14 +138,14 @@ def create(gpu: str, profiles: tuple[str, ...], start: int | None, no_compute: b
 
 
 @mig_group.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@output_option
 @directory_option
-def list_devices(as_json: bool, directory: Path | None) -> None:
+def list_devices(output: str, directory: Path | None) -> None:
     """Show the MIG devices of all GPUs.
 
     \b
     Example:
-      fakegpu mig list --json
+      fakegpu mig list -o json
     """
     machine = Machine.open(directory)
     rows = [
@@ -144,12 +154,12 @@ def list_devices(as_json: bool, directory: Path | None) -> None:
         if machine.has_mig(gpu.index)
         for device in machine.mig(gpu.index).devices
     ]
-    if as_json:
+    if output == "json":
         click.echo(json.dumps(rows, indent=2))
         return
     figures = ("gpu", "index", "name", "gpu_instance", "compute_instance")
     cells = [(*(str(row[cell]) for cell in figures), str(row["memory_bytes"] >> 20), str(row["uuid"])) for row in rows]
-    _print_table(("GPU", "Device", "Name", "GI", "CI", "Memory MiB", "UUID"), {"Name", "UUID"}, cells)
+    print_table(("GPU", "Device", "Name", "GI", "CI", "Memory MiB", "UUID"), {"Name", "UUID"}, cells)
 
 
 @mig_group.command("profiles")

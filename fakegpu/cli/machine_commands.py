@@ -18,6 +18,8 @@ from ..files.folder import absolute, default_directory, is_claimed, refuse_forei
 from ..machine.machine import DEFAULT_PROFILE, Machine
 from ..state.segment import SEGMENT
 from . import directory_option
+from .completion import gpus as some_gpu
+from .completion import profiles
 from .numbers import Int, IntRange
 
 _FAKEGPU = __name__.removesuffix(".cli.machine_commands")
@@ -25,7 +27,9 @@ _FAKEGPU = __name__.removesuffix(".cli.machine_commands")
 
 @click.command()
 @click.option(
-    "--profile", help=f"GPU model, see `fakegpu profiles`, or a profile or recording file; {DEFAULT_PROFILE}."
+    "--profile",
+    shell_complete=profiles,
+    help=f"GPU model, see `fakegpu profiles`, or a profile or recording file; {DEFAULT_PROFILE}.",
 )
 @click.option("-n", "--count", type=Int(), help="Number of GPUs; 8, or those of the recording, if not given.")
 @click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="N GPUs of this model; repeatable.")
@@ -87,7 +91,14 @@ def down(directory: Path | None) -> None:
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Register the command as a process on this GPU.")
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    metavar="GPU",
+    shell_complete=some_gpu,
+    help="Register the command on this GPU.",
+)
 @click.option(
     "--memory",
     default="512MiB",
@@ -98,7 +109,7 @@ def down(directory: Path | None) -> None:
 @click.option(
     "--driver-root",
     is_flag=True,
-    help="Also show an installed driver: device nodes, PCI devices, libraries. Needs bwrap.",
+    help="Also show an installed driver: device nodes, PCI devices, libraries.",
 )
 @directory_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -21,6 +21,7 @@ _INTERRUPTED: Final = 130
 _COMMANDS: Final = {
     "amd": ("vendor_commands", "amd"),
     "cdi": ("description_commands", "cdi"),
+    "completion": ("completion", "completion"),
     "diff": ("description_commands", "diff"),
     "down": ("machine_commands", "down"),
     "exec": ("machine_commands", "execute"),

@@ -36,7 +36,7 @@ def ask(environment: Mapping[str, str] | None = None) -> Survey:
     Raises:
         HostError: there is no NVML, it does not start, or asking it crashed.
     """
-    command = [sys.executable, "-m", f"{_FAKEGPU}.recording.survey"]
+    command = [sys.executable, "-P", "-m", f"{_FAKEGPU}.recording.survey"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()

@@ -10,7 +10,7 @@ import click
 
 from ..errors import InputError
 from ..files.folder import claimed, default_directory, host_errors
-from . import directory_option
+from . import DEEPEST, directory_option
 from .numbers import Int
 
 
@@ -172,4 +172,6 @@ def _place(root: Path, path: str) -> Path:
     parts = PurePosixPath(path.lstrip("/")).parts
     if not parts or ".." in parts or path.endswith("/"):
         raise InputError(f"'{path}' is no file below {root}: write etc/gophers/g1")
+    if len(parts) > DEEPEST:
+        raise InputError(f"a path of {len(parts)} names; choose one of at most {DEEPEST}")
     return root.joinpath(*parts)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .rules import Hits, Rule
 
 ANY_INSTANCE: Final = (layout.NO_INSTANCE, layout.NO_INSTANCE)
+XID_ROW_REMAPPED: Final = 63
+"""What `Faults.retire` reports."""
 _XID_MAX: Final = (1 << 32) - 1
 _COUNT_MAX: Final = (1 << 31) - 1
 

@@ -22,6 +22,7 @@ from .schedule import When, now_us, parse_duration_us
 _WHOLE: Final = 1 << 32
 _PERCENTILE: Final = re.compile(r"p([0-9]+(?:\.[0-9]+)?)=(.+)")
 _INIT: Final = "nvmlInit"
+_ERROR: Final = "NVML_ERROR_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Hits:
         if self.chance is not None and self.every != 1:
             raise InputError("every n-th call, or by chance: give one of the two")
         if self.times is not None and self.times < 1:
-            raise InputError(f"{self.times} times: at least once")
+            raise InputError(f"times {self.times}: at least 1")
 
 
 EACH: Final = Hits()
@@ -119,19 +120,29 @@ def error_code(name: str | int) -> int:
     Raises:
         InputError: no such error.
     """
-    import pynvml
-
-    prefix = "NVML_ERROR_"
-    known = {key.removeprefix(prefix): int(code) for key, code in vars(pynvml).items() if key.startswith(prefix)}
-    wanted = str(name).upper().removeprefix(prefix)
+    known = known_errors()
+    wanted = str(name).upper().removeprefix(_ERROR)
     code = known.get(wanted, next((code for code in known.values() if str(code) == wanted), None))
     if code is None:
         raise InputError(f"no NVML error '{name}': there are {', '.join(sorted(known))}")
     return code
 
 
+def error_name(code: int) -> str:
+    """The name that `error_code` reads; the number itself where it has none."""
+    return next((name for name, known in known_errors().items() if known == code), str(code))
+
+
+def known_errors() -> dict[str, int]:
+    """Name of an error, without its beginning -> its number."""
+    import pynvml
+
+    return {key.removeprefix(_ERROR): int(code) for key, code in vars(pynvml).items() if key.startswith(_ERROR)}
+
+
 @cache
-def _functions() -> frozenset[str]:
+def known_functions() -> frozenset[str]:
+    """The names that a rule may have, without a star."""
     library = load_writer()
     library.fakegpu_implemented.restype = ctypes.c_char_p
     return frozenset(library.fakegpu_implemented().decode().split()) | {_INIT}
@@ -139,11 +150,11 @@ def _functions() -> frozenset[str]:
 
 def _check_function(name: str) -> str:
     beginning = name.removesuffix("*")
-    versions = (re.sub(r"_v[0-9]+$", "", function) for function in _functions())
+    versions = (re.sub(r"_v[0-9]+$", "", function) for function in known_functions())
     is_known = (
-        any(function.startswith(beginning) for function in _functions())
+        any(function.startswith(beginning) for function in known_functions())
         if name.endswith("*")
-        else name in _functions() or name in versions
+        else name in known_functions() or name in versions
     )
     if not is_known:
         raise InputError(f"no NVML function '{name}' that the library models; nvmlDeviceGet* means all that begin so")

@@ -65,9 +65,9 @@ class When:
         if every_us is not None and every_us < _SHORTEST_PERIOD_US:
             raise InputError(f"every {every}: a millisecond is the shortest")
         if times is not None and times < 1:
-            raise InputError(f"{times} times: at least once")
+            raise InputError(f"times {times}: at least 1")
         if times is not None and times > 1 and every_us is None:
-            raise InputError(f"{times} times: say how often, every 5s")
+            raise InputError(f"times {times}: say how often, every 5s")
         return cls(parse_duration_us(str(after)), every_us, times)
 
     @property

@@ -18,16 +18,16 @@ kernel-open/nvidia/nv-caps.c: numbers and their order; nv-reg.h, ``NVreg_ImexCha
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
-import shutil
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from ..errors import InputError
 from ..state import layout
 from ..state.library import load_writer
-from .traps import refuse_traps
+from .inside import make_folder_inside, remove_inside, touch_inside
 
 IMEX_CHANNELS_MAX: Final = 2048
 """That a driver has by default."""
@@ -39,7 +39,7 @@ _GPU_INSTANCES: Final = 15
 _COMPUTE_INSTANCES: Final = 8
 _OWNER_MAY_READ: Final = 0o400
 _ALL_MAY_READ: Final = 0o444
-_CAPABILITIES: Final = Path("proc", "driver", "nvidia", "capabilities")
+_CAPABILITIES: Final = PurePath("proc", "driver", "nvidia", "capabilities")
 
 
 def write_shared_capabilities(root: Path, gpu_count: int) -> None:
@@ -85,7 +85,7 @@ def add_capabilities(root: Path, state: layout.GpuState) -> None:
     Raises:
         OSError: the host does not let us write.
     """
-    (_of_gpu(root, state.identity.minor_number) / "mig").mkdir(parents=True, exist_ok=True)
+    make_folder_inside(root, _of_gpu(state.identity.minor_number) / "mig")
     write_capabilities(root, state)
 
 
@@ -93,9 +93,13 @@ def write_capabilities(root: Path, state: layout.GpuState) -> None:
     """Let the files of a GPU's instances agree with its state.
 
     Raises:
+        InputError: something in the place of a folder is none, such as a link.
         OSError: the host does not let us write.
     """
     if code := load_writer().fakegpu_write_capabilities(os.fsencode(root), ctypes.byref(state)):
+        if code in {errno.ENOTDIR, errno.ELOOP}:
+            folders = f"{root / _CAPABILITIES} or {root / 'dev/nvidia-caps'}"
+            raise InputError(f"{folders}: is a link, a file or a pipe in place of a folder; remove it")
         raise OSError(code, os.strerror(code), str(root))
 
 
@@ -106,8 +110,7 @@ def remove_capabilities(root: Path, minor: int) -> None:
         OSError: the host does not let us.
     """
     write_capabilities(root, layout.GpuState(identity=layout.Identity(minor_number=minor)))
-    if (folder := _of_gpu(root, minor)).exists():
-        shutil.rmtree(folder)
+    remove_inside(root, _of_gpu(minor))
 
 
 def capability_node(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> str:
@@ -125,12 +128,9 @@ def add_imex_channels(root: Path, count: int) -> None:
     """
     if not 0 <= count <= IMEX_CHANNELS_MAX:
         raise InputError(f"cannot make {count} IMEX channels: a driver has 0 to {IMEX_CHANNELS_MAX}")
-    refuse_traps(root)
-    folder = root / "dev" / "nvidia-caps-imex-channels"
     for number in range(count):
-        folder.mkdir(exist_ok=True)
-        (folder / f"channel{number}").touch()
+        touch_inside(root, f"dev/nvidia-caps-imex-channels/channel{number}")
 
 
-def _of_gpu(root: Path, minor: int) -> Path:
-    return root / _CAPABILITIES / f"gpu{minor}"
+def _of_gpu(minor: int) -> PurePath:
+    return _CAPABILITIES / f"gpu{minor}"

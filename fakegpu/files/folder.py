@@ -6,8 +6,9 @@ import errno
 import fcntl
 import os
 import re
+import signal
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,11 +40,13 @@ def default_directory() -> Path:
 
     Raises:
         InputError: another user has made something there.
+
+    Source: XDG Base Directory Specification 0.8: a relative path is ignored.
     """
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "fakegpu"
+    if (runtime := Path(os.environ.get("XDG_RUNTIME_DIR", ""))).is_absolute():
+        return runtime / "fakegpu"
     place = Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - checked below
-    with suppress(FileNotFoundError):
+    with host_errors(place), suppress(FileNotFoundError, NotADirectoryError):
         if place.lstat().st_uid != os.getuid():
             raise InputError(f"{place}: belongs to another user; choose another folder with --dir")
     return place
@@ -61,8 +64,15 @@ def host_errors(path: Path, instead: str = "choose another folder with --dir") -
 
 
 def absolute(directory: str | os.PathLike[str] | None) -> Path:
-    """The folder that is meant: the default one if None."""
-    return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
+    """The folder that is meant: the default one if None.
+
+    Raises:
+        InputError: it has no place in a working directory that was removed.
+    """
+    try:
+        return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
+    except FileNotFoundError:
+        raise InputError(f"{directory}: the working directory is gone; change to another one") from None
 
 
 def make_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState], profile_text: str) -> None:
@@ -98,35 +108,57 @@ def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState]
     from .tree import write_tree
 
     _remove_left_behind(target)
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    with _in_use(building):
-        try:
-            _write_mark(building)
-            building.chmod(0o755)
-            write_tree(building, states, profile_text)
-            write_segment(building / SEGMENT, segment)
-            (building / MARK).unlink()
+    with _undivided():
+        building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        with _gone_after_failure(building), _in_use(building):
             try:
-                building.rename(target)
-            except OSError:
-                _refuse_taken(target)
+                _write_mark(building)
+                building.chmod(0o755)
+                write_tree(building, states, profile_text)
+                write_segment(building / SEGMENT, segment)
+                (building / MARK).unlink()
+                try:
+                    building.rename(target)
+                except OSError:
+                    _refuse_taken(target)
+                    raise
+            except BaseException:
+                with suppress(OSError):
+                    _remove(building)
                 raise
-        except BaseException:
-            with suppress(OSError):
-                _remove(building)
-            raise
 
 
 @contextmanager
-def _in_use(folder: Path, *, waits: bool = True) -> Iterator[None]:
+def _gone_after_failure(made: Path) -> Iterator[None]:
+    """Remove a folder that was made if what is to be done with it cannot be, where it is empty."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            made.rmdir()
+        raise
+
+
+@contextmanager
+def _undivided() -> Iterator[None]:
+    """Have the signals that end a command wait until a folder is made, or is removed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
     """Mark a folder, whatever its name becomes, as that of a process that runs.
 
     Raises:
-        BlockingIOError: It is marked already, and this one does not wait.
+        BlockingIOError: It is marked already.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)
@@ -146,7 +178,7 @@ def _remove_left_behind(target: Path) -> None:
         with suppress(OSError):
             is_ours = (folder / SEGMENT).exists() or _claimed(folder) is not None or not any(folder.iterdir())
             if is_ours and time.time() - folder.stat().st_ctime > _MARKED_WITHIN_S:
-                with _in_use(folder, waits=False):
+                with _in_use(folder):
                     _remove(folder)
 
 
@@ -245,7 +277,12 @@ def remove_folder(target: Path) -> None:
     with host_errors(target):
         if target.is_symlink():
             raise InputError(f"{target} is a link: name the folder itself")
-        doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        with _in_use(target):
-            target.rename(doomed)
+        with ExitStack() as stack:
+            # Who may read the folder can hold the lock, and must not hold this up. Nobody removes it meanwhile then.
+            with suppress(BlockingIOError):
+                stack.enter_context(_in_use(target))
+            stack.enter_context(_undivided())
+            doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+            with _gone_after_failure(doomed):
+                target.rename(doomed)
             _remove(doomed)

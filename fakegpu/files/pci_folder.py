@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from ..state import layout
 from ..state.gpu import Gpu
+from .inside import link_inside, make_folder_inside, write_all_inside, write_inside
 
+_DEVICES: Final = PurePath("sys", "bus", "pci", "devices")
+_DRIVER: Final = PurePath("sys", "bus", "pci", "drivers", "nvidia")
 _CLASS_VGA: Final = 0x030000
 _CLASS_3D: Final = 0x030200
 _CLASS_BRIDGE: Final = 0x068000
@@ -91,8 +93,9 @@ def write_gpu_folder(root: Path, gpu: Gpu, state: layout.GpuState) -> None:
         (pci.link_generation, pci.link_width, pci.link_generation_max, pci.link_width_max),
         (0x40, 0x48, 0x60) if is_recent else (0x60, 0x68, 0x78),
     )
-    folder = gpu_folder(root, gpu)
+    folder = gpu_folder(gpu)
     _write_folder(
+        root,
         folder,
         function,
         {
@@ -104,9 +107,8 @@ def write_gpu_folder(root: Path, gpu: Gpu, state: layout.GpuState) -> None:
             "max_link_width": f"{pci.link_width_max}",
         },
     )
-    driver = _pci(root) / "drivers" / "nvidia"
-    driver.mkdir(parents=True, exist_ok=True)
-    (folder / "driver").symlink_to(os.path.relpath(driver, folder))
+    make_folder_inside(root, _DRIVER)
+    link_inside(root, folder / "driver", os.path.relpath(_DRIVER, folder))
 
 
 def write_switch_folder(root: Path, address: str, device_id: int, number: int) -> None:
@@ -117,30 +119,17 @@ def write_switch_folder(root: Path, address: str, device_id: int, number: int) -
     """
     start = _HIGH_WINDOW - (number + 1) * 32 * _MIB
     function = _Function(device_id, _CLASS_BRIDGE, [_Region(0, start, 32 * _MIB)])
-    _write_folder(_pci(root) / "devices" / address, function, {"numa_node": "-1"})
+    _write_folder(root, _DEVICES / address, function, {"numa_node": "-1"})
 
 
-def gpu_folder(root: Path, gpu: Gpu) -> Path:
-    """Return the folder of a GPU's PCI function."""
-    return _pci(root) / "devices" / gpu.sysfs_name
+def gpu_folder(gpu: Gpu) -> PurePath:
+    """Return the folder of a GPU's PCI function, from the machine's folder."""
+    return _DEVICES / gpu.sysfs_name
 
 
 def write_numa_node(root: Path, gpu: Gpu) -> None:
     """Let sysfs show the NUMA node that ``gpu`` has: a reader finds the old one or the new one, no empty file."""
-    folder = gpu_folder(root, gpu)
-    file, name = tempfile.mkstemp(prefix=".numa_node.", dir=folder)
-    try:
-        with os.fdopen(file, "w", encoding="ascii") as draft:
-            draft.write(f"{gpu.numa_node}\n")
-            os.fchmod(draft.fileno(), 0o644)
-        Path(name).replace(folder / "numa_node")
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _pci(root: Path) -> Path:
-    return root / "sys" / "bus" / "pci"
+    write_inside(root, gpu_folder(gpu) / "numa_node", f"{gpu.numa_node}\n")
 
 
 def _gpu_regions(minor: int, framebuffer_bytes: int, is_recent: bool) -> list[_Region]:
@@ -162,8 +151,7 @@ def _gpu_regions(minor: int, framebuffer_bytes: int, is_recent: bool) -> list[_R
     ]
 
 
-def _write_folder(folder: Path, function: _Function, more: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True)
+def _write_folder(root: Path, folder: PurePath, function: _Function, more: Mapping[str, str]) -> None:
     vendor, device = _halves(function.device_id)
     subsystem_vendor, subsystem_device = _halves(function.subsystem_id)
     texts = {
@@ -177,9 +165,8 @@ def _write_folder(folder: Path, function: _Function, more: Mapping[str, str]) ->
         "enable": "1",
         "resource": _resource(function.regions),
     }
-    for name, content in {**texts, **more}.items():
-        (folder / name).write_text(f"{content}\n", encoding="ascii")
-    (folder / "config").write_bytes(_config(function))
+    files: dict[str, str | bytes] = {name: f"{content}\n" for name, content in {**texts, **more}.items()}
+    write_all_inside(root, folder, {**files, "config": _config(function)})
 
 
 def _halves(identity: int) -> tuple[int, int]:

@@ -19,14 +19,16 @@ from ..state.gpu import Gpu
 from ..state.library import NAME, find_library
 from ..state.segment import SEGMENT
 from .capabilities import add_capabilities, remove_capabilities, write_shared_capabilities
+from .inside import remove_inside, touch_inside
 from .pci_folder import gpu_folder, write_gpu_folder, write_switch_folder
 
 _FAKEGPU = __name__.removesuffix(".files.tree")
 
 SAMPLES: Final = "samples.csv"
 DRIVER: Final = "driver"
+VIEW: Final = "view"
 PARTS: Final = frozenset(
-    {SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES, DRIVER}
+    {SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES, DRIVER, VIEW}
 )
 """All entries at the top of a machine's folder."""
 
@@ -109,16 +111,15 @@ def device_nodes(root: Path) -> Sequence[str]:
 def write_gpu(root: Path, gpu: Gpu, state: layout.GpuState) -> None:
     """Make the device node, the capabilities and the PCI folder of one GPU."""
     add_capabilities(root, state)
-    (root / "dev" / f"nvidia{gpu.minor}").touch()
+    touch_inside(root, f"dev/nvidia{gpu.minor}")
     write_gpu_folder(root, gpu, state)
 
 
 def remove_gpu(root: Path, gpu: Gpu) -> None:
     """Take the device node, the capabilities and the PCI folder of one GPU away, where they are there."""
     remove_capabilities(root, gpu.minor)
-    (root / "dev" / f"nvidia{gpu.minor}").unlink(missing_ok=True)
-    if gpu_folder(root, gpu).exists():
-        shutil.rmtree(gpu_folder(root, gpu))
+    remove_inside(root, f"dev/nvidia{gpu.minor}")
+    remove_inside(root, gpu_folder(gpu))
 
 
 def _switches(states: Iterable[layout.GpuState]) -> dict[str, int]:

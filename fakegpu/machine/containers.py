@@ -32,12 +32,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import HostError, InputError
+from ..errors import InputError
 from ..files.capabilities import capability_node
 from ..files.folder import host_errors
 from ..files.tree import DRIVER, device_nodes
 from ..state.library import NAME
 from ..state.segment import SEGMENT
+from .installed_view import kernel_files, supervised
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -183,21 +184,22 @@ def make_driver_root(machine: Machine, folder: Path) -> None:
 def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return a command line, and variables to add, that run a command as on a host where the driver is installed.
 
-    It takes bwrap, as root or with user namespaces. Device nodes are ``/dev/null`` there, as many programs look for
-    nothing but character devices; libraries and programs are in the machine's folder, where NVIDIA's tools look for
-    those of a driver that is not installed in ``/``.
+    Device nodes are ``/dev/null`` there, as many programs look for nothing but character devices; libraries and
+    programs are in the machine's folder, where NVIDIA's tools look for those of a driver that is not installed in
+    ``/``. Bwrap shows them in a mount namespace, which takes root or user namespaces. Where it is missing or refused a
+    supervisor translates the paths of the command's calls (`installed_view`).
 
     Raises:
-        HostError: bwrap is missing, or may not make a namespace here.
+        HostError: the host allows neither.
     """
     import subprocess
 
     bwrap = shutil.which("bwrap")
     if bwrap is None:
-        raise HostError("--driver-root needs bwrap: install bubblewrap, or leave the option out")
-    check = subprocess.run([bwrap, "--dev-bind", "/", "/", "true"], capture_output=True, text=True, check=False)
-    if check.returncode != 0:
-        raise HostError(f"--driver-root: bwrap cannot make a mount namespace here: {check.stderr.strip()}")
+        refused = "bwrap is missing"
+    else:
+        check = subprocess.run([bwrap, "--dev-bind", "/", "/", "true"], capture_output=True, text=True, check=False)
+        refused = "" if check.returncode == 0 else f"bwrap cannot make a mount namespace here: {check.stderr.strip()}"
     root = str(_own_root(machine))
     environment = {
         "NVIDIA_DRIVER_ROOT": root,
@@ -205,6 +207,8 @@ def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], d
         "NVIDIA_DEV_ROOT": "/",
         "NVIDIA_CTK_DEV_ROOT": "/",
     }
+    if bwrap is None or refused:
+        return supervised(machine, command, refused), environment
     view = chain.from_iterable((*_device_options(machine), *_folder_options(machine)))
     return [bwrap, "--die-with-parent", "--dev-bind", "/", "/", *view, "--", *command], environment
 
@@ -241,11 +245,6 @@ def _device_options(machine: Machine) -> Iterator[Sequence[str]]:
 
 def _folder_options(machine: Machine) -> Iterator[Sequence[str]]:
     """Yield bwrap's options for sysfs and procfs, where no file can be added that the kernel does not have."""
-    for own, place in (
-        (machine.sys / "bus/pci/devices", "/sys/bus/pci/devices"),
-        (machine.proc / "driver", "/proc/driver"),
-        (machine.proc / "modules", "/proc/modules"),
-        (machine.proc / "devices", "/proc/devices"),
-    ):
+    for place, own in kernel_files(machine).items():
         if Path(place).exists():
             yield ("--ro-bind", str(own), place)

@@ -123,11 +123,9 @@ class Gpus:
             InputError: no such GPU.
             HostError: the host does not let us remove its files.
         """
-        from ..files.traps import refuse_traps
         from ..files.tree import remove_gpu
 
         gpu = self.gpu(selector)
-        refuse_traps(self.directory)
         act(self._segment, gpu.index, ActionKind.UNPLUG)
         with host_errors(self.directory):
             remove_gpu(self.directory, gpu)
@@ -144,10 +142,8 @@ class Gpus:
         act(self._segment, index, ActionKind.PLUG)
 
     def _write_gpu(self, index: int) -> None:
-        from ..files.traps import refuse_traps
         from ..files.tree import remove_gpu, write_gpu
 
-        refuse_traps(self.directory)
         with host_errors(self.directory):
             remove_gpu(self.directory, self.gpu(index))
             write_gpu(self.directory, self.gpu(index), self._segment.read(index))
@@ -176,9 +172,7 @@ class Gpus:
             self._segment.post(index, event.nvml_bit)
         if "numa_node" in numbers:
             from ..files.pci_folder import write_numa_node
-            from ..files.traps import refuse_traps
 
-            refuse_traps(self.directory)
             with host_errors(self.directory):
                 write_numa_node(self.directory, self.gpu(index))
 

@@ -15,6 +15,7 @@
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
     <directory>/samples.csv                 figures over time, of a recording that has them
     <directory>/driver/usr/…                an installed driver's files, once `fakegpu exec --driver-root` needs them
+    <directory>/view/…                      what it shows in ``/`` and ``/dev``, where it can make no mount namespace
 
 There is no daemon: a machine is up while its folder exists. Any number of machines live side by side. The methods are
 synchronous, and safe from several threads and processes at once.

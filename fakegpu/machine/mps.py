@@ -76,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         1 where there is no daemon to ask, or one already where another was asked for.
     """
     parser = argparse.ArgumentParser(prog="nvidia-cuda-mps-control")
+    # Python 3.14 colours the help otherwise.
+    vars(parser)["color"] = False
     parser.add_argument("-d", dest="in_background", action="store_true", help="start the daemon in the background")
     parser.add_argument("-f", dest="in_foreground", action="store_true", help="start the daemon in the foreground")
     options = parser.parse_args(arguments)

@@ -22,7 +22,17 @@ from ..errors import InputError
 SUFFIX: Final = ".yaml"
 _LARGEST_FILE: Final = 64 << 20
 _MOST_LEVELS: Final = 32
+_LONGEST_QUOTED: Final = 60
 _KEY: Final = re.compile(r"([\w.]+): (.*)")
+_RESOLVER: Final[Any] = yaml.resolver.Resolver()
+_NO_TEXT: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "int"))
+_YAML_1_2: Final = re.compile(
+    r"[-+]?(?:0|[1-9][0-9]*|[0-9]*\.[0-9]*)(?:e[-+][0-9]+)?|0x[0-9a-f]+|[-+]?\.(?:inf|nan)|true|false", re.IGNORECASE
+)
+"""Those of PyYAML's numbers and booleans that YAML 1.2 reads the same: not 1:30, 017, 1_000, 0b11 and yes.
+
+Source: yaml/resolver.py (PyYAML 6.0.2); YAML 1.2.2, 10.3.2.
+"""
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML in C where there is that: ten times as fast."""
 DUMPER: Final = type(
@@ -144,10 +154,10 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
 
 
 def _check_events(text: str, where: str) -> None:
-    """Refuse what would make a short text too deep or too large for its readers.
+    """Refuse what would make a short text too deep or too large for its readers, or another figure than it shows.
 
     Raises:
-        InputError: it has too many levels, or aliases.
+        InputError: it has too many levels, aliases, or a value that only YAML 1.1 takes for a number or a boolean.
     """
     level = 0
     event: Any
@@ -158,6 +168,16 @@ def _check_events(text: str, where: str) -> None:
             raise InputError(f"{where}:{line}: not YAML: more than {_MOST_LEVELS} levels of lists and mappings")
         if isinstance(event, yaml.AliasEvent):
             raise InputError(f"{where}:{line}: '*{event.anchor}' is an alias; write the value that it stands for")
+        if isinstance(event, yaml.ScalarEvent) and _differs_in_yaml_1_1(event):
+            why = "is another value in YAML 1.1 than in 1.2; write a decimal number, true or false, or put it in quotes"
+            raise InputError(f"{where}:{line}: '{event.value[:_LONGEST_QUOTED]}' {why}")
+
+
+def _differs_in_yaml_1_1(scalar: yaml.ScalarEvent) -> bool:
+    is_text = scalar.implicit[1] or not (scalar.implicit[0] or scalar.tag in _NO_TEXT)
+    if is_text or _YAML_1_2.fullmatch(scalar.value):
+        return False
+    return _RESOLVER.resolve(yaml.ScalarNode, scalar.value, (True, False)) in _NO_TEXT
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:

@@ -34,7 +34,9 @@ def header_of_recording(recording: Recording) -> layout.Header:
         header.driver_version = answers.text("nvmlSystemGetDriverVersion")
         header.nvml_version = answers.text("nvmlSystemGetNVMLVersion")
         branch = answers.of("nvmlSystemGetDriverBranch")
-        header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode()
+        header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode(
+            "ascii", errors="replace"
+        )
         put(header, "cuda_driver_version", answers.number("nvmlSystemGetCudaDriverVersion_v2"))
     return header
 
@@ -220,12 +222,14 @@ def fill_recorded_mig(state: layout.GpuState, recorded: RecordedAnswers) -> None
             continue
         profile = mig.profiles[kind]
         profile.is_here = True
-        profile.name = str(answers.get("name", "")).removeprefix("MIG ").encode()
+        profile.name = str(answers.get("name", "")).removeprefix("MIG ").encode("ascii", errors="replace")
         for member, key in _FIGURES.items():
             put(profile, member, answers.get(key, 0))
         _fill_placements(profile, recorded)
         _fill_instances(mig, kind, recorded)
     here = [profile for profile in mig.profiles if profile.is_here]
+    if not any(profile.size for profile in here):
+        _derive_placements(here)
     mig.memory_slices = max((profile.size for profile in here), default=0)
     mig.compute_slices = max((profile.slices for profile in here), default=0)
     mig.slice_multiprocessors = mig.profiles[KINDS.index("1_SLICE")].multiprocessors
@@ -236,6 +240,22 @@ def _fill_placements(profile: layout.MigProfile, recorded: RecordedAnswers) -> N
     places = recorded.items(f"{PLACEMENTS} {profile.id}")
     put(profile, "size", places[0]["size"] if places else 0)
     put(profile, "starts", sum(1 << place["start"] for place in places))
+
+
+def _derive_placements(profiles: Sequence[layout.MigProfile]) -> None:
+    """Place instances by the size of their memory, as all tables of mig_profiles.yaml do: only root is told placements.
+
+    An instance begins at a multiple of its size; as many begin as there are instances of the same size at most.
+    """
+    whole = max(profiles, key=lambda profile: profile.slices, default=None)
+    if whole is None:
+        return
+    memory_slices = 1 << (whole.slices - 1).bit_length()
+    for profile in profiles:
+        put(profile, "size", round(memory_slices * profile.memory_mib / whole.memory_mib))
+    for profile in profiles:
+        alike = [one.instances for one in profiles if (one.slices, one.size) == (profile.slices, profile.size)]
+        put(profile, "starts", sum(1 << profile.size * place for place in range(max(alike))))
 
 
 def _fill_instances(mig: layout.Mig, kind: int, recorded: RecordedAnswers) -> None:

@@ -169,8 +169,8 @@ class RecordedAnswers:
         return None if isinstance(answer, dict) and answer.keys() == {"error"} else answer
 
     def text(self, call: str) -> bytes:
-        """The answer as a text."""
-        return str(self.of(call) or "").encode()
+        """The answer as a text, which a driver has in ASCII alone."""
+        return str(self.of(call) or "").encode("ascii", errors="replace")
 
     def number(self, call: str, pick: Pick = same) -> int:
         """A number in the answer; 0 without one."""

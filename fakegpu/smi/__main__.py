@@ -34,6 +34,11 @@ _OTHER: Final = 255
 
 
 class _Parser(ArgumentParser):
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        # Python 3.14 colours the help otherwise, into a pipe too where FORCE_COLOR is set.
+        self.color = False
+
     def error(self, message: str) -> NoReturn:
         """One line, as every command of this project complains."""
         print(one_line(f"error: {message} (see `{self.prog} --help`)"), file=sys.stderr)
@@ -67,6 +72,8 @@ def _run(words: Sequence[str], program: str) -> int:
         return int(end.code or 0)
     except pynvml.NVMLError as error:
         return _complain(f"NVML: {error}", _STATUS.get(error.value, _OTHER))
+    except UnicodeDecodeError as error:
+        return _complain(f"NVML: a text of the GPUs has other bytes than ASCII: {error.object!r}", _OTHER)
     except (NotFoundError, query.UnknownPropertyError) as error:
         return _complain(f"no GPU, property, part or profile '{error}'", _BAD_ARGUMENT)
     except mig.NoMigError as error:
@@ -89,7 +96,7 @@ def _parse(words: Sequence[str], program: str) -> Namespace:
 
 
 def _main_parser(program: str) -> ArgumentParser:
-    parser = _Parser(prog=program, description="GPUs as NVML shows them.", allow_abbrev=False)
+    parser = _Parser(program, "GPUs as NVML shows them.")
     parser.epilog = "Other views: `topo -m`, `mig -lgip`, `mig -lgi`, `mig -cgi PROFILES [-C]`, `mig -dgi`."
     _add_gpu_choice(parser)
     parser.add_argument("-L", "--list-gpus", action="store_true", help="list the GPUs, one a line")
@@ -101,14 +108,14 @@ def _main_parser(program: str) -> ArgumentParser:
 
 
 def _topology_parser(program: str) -> ArgumentParser:
-    parser = _Parser(prog=f"{program} topo", description="How GPUs lie to each other.", allow_abbrev=False)
+    parser = _Parser(f"{program} topo", "How GPUs lie to each other.")
     _add_gpu_choice(parser)
     parser.add_argument("-m", "--matrix", action="store_true", required=True, help="as a matrix")
     return parser
 
 
 def _mig_parser(program: str) -> ArgumentParser:
-    parser = _Parser(prog=f"{program} mig", description="GPUs in MIG mode and their instances.", allow_abbrev=False)
+    parser = _Parser(f"{program} mig", "GPUs in MIG mode and their instances.")
     _add_gpu_choice(parser)
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("-lgip", "--list-gpu-instance-profiles", action="store_true", dest="lgip")

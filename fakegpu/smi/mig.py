@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .reading import NotFoundError, Selected, ask
+from .reading import NotFoundError, Selected, ask, text
 
 _NAME_WIDTH: Final = 14
 
@@ -26,7 +26,7 @@ class Profile:
     def name(self) -> str:
         """``MIG 1g.10gb``."""
         name = self.info.name
-        return name.decode() if isinstance(name, bytes) else str(name)
+        return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
 class NoMigError(Exception):
@@ -190,7 +190,7 @@ def _fill(gpu: int, number: int, instance: Any, profile: Profile) -> str:
         if info is not None and info.sliceCount == profile.info.sliceCount:
             made = pynvml.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
             compute = pynvml.nvmlComputeInstanceGetInfo(made).id
-            name = info.name.decode() if isinstance(info.name, bytes) else str(info.name)
+            name = text(info.name)
             return (
                 f"Successfully created compute instance ID {compute:>2} on GPU {gpu:>2} GPU instance ID {number:>2}"
                 f" using profile {name} (ID {info.id:>2})"

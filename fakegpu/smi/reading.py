@@ -48,7 +48,7 @@ def text(value: object, unit: str = "") -> str:
     """A value with its unit, ``N/A`` for None."""
     if value is None:
         return NOT_AVAILABLE
-    word = value.decode() if isinstance(value, bytes) else str(value)
+    word = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     return f"{word} {unit}" if unit else word
 
 

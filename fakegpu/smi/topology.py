@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: how GPUs lie to each other, and which CPUs and memory are near."""
+"""``nvidia-smi topo -m``: the GPU interconnect matrix, and which CPUs and memory are near."""
 
 from __future__ import annotations
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from . import layout
+
+_SLOWDOWN: Final = 1
+"""``NVML_TEMPERATURE_THRESHOLD_SLOWDOWN``."""
+_VOLATILE: Final = 0
+"""``NVML_VOLATILE_ECC``: since the driver was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class Gpu:
         temperature_c: of the GPU, in degrees Celsius.
         is_lost: whether it has fallen off the bus.
         last_xid: the last XID since the GPU was healed; None without one.
+        faults: all that is wrong with it at this moment, in words; what ``Machine.heal`` ends, and heat.
     """
 
     index: int
@@ -37,6 +44,7 @@ class Gpu:
     temperature_c: int
     is_lost: bool
     last_xid: int | None
+    faults: tuple[str, ...]
 
     @classmethod
     def from_state(cls, index: int, state: layout.GpuState) -> Self:
@@ -54,6 +62,7 @@ class Gpu:
             temperature_c=state.thermal.gpu_c,
             is_lost=bool(state.fault.is_lost),
             last_xid=state.fault.last_xid if state.fault.xid_count else None,
+            faults=tuple(_faults(state)),
         )
 
     @property
@@ -63,7 +72,31 @@ class Gpu:
 
     @property
     def health(self) -> str:
-        """``ok``, ``lost`` or ``xid <number>``, for people."""
-        if self.is_lost:
-            return "lost"
-        return "ok" if self.last_xid is None else f"xid {self.last_xid}"
+        """``ok``, or all faults: ``lost, xid 79``."""
+        return ", ".join(self.faults) or "ok"
+
+
+def link_numbers(mask: int) -> str:
+    """The NVLinks of a mask: ``0 3``."""
+    return " ".join(str(link) for link in range(layout.LINKS_MAX) if mask >> link & 1)
+
+
+def _faults(state: layout.GpuState) -> Iterator[str]:
+    fault, slowdown_c = state.fault, state.thermal.threshold_c[_SLOWDOWN]
+    if fault.is_unplugged:
+        yield "unplugged"
+    elif fault.is_lost:
+        yield "lost"
+    if fault.xid_count:
+        yield f"xid {fault.last_xid}"
+    if fault.is_throttled:
+        yield "hot"
+    elif 0 < slowdown_c <= state.thermal.gpu_c:
+        yield f"{state.thermal.gpu_c} °C"
+    if fault.links_down:
+        yield f"links {link_numbers(fault.links_down)} down"
+    for kind, errors in zip(("corrected", "uncorrected"), state.ecc.errors, strict=True):
+        if count := sum(errors[_VOLATILE]):
+            yield f"ecc {kind} {count}"
+    if state.remap.is_pending:
+        yield "repair pending"

@@ -32,12 +32,16 @@ def find_library() -> Path:
         if not Path(elsewhere).is_file():
             raise InputError(f"FAKEGPU_LIBRARY={elsewhere}: no such file")
         return Path(elsewhere)
-    # Metadata of the distribution would say where it is as well, but takes longer to read than a command to run.
-    for folder in (str(Path(__file__).parents[2]), *filter(None, sys.path)):
-        library = Path(folder, "fakegpu", "lib", NAME)
-        if library.is_file():
-            return library
+    if library := find_built(f"fakegpu/lib/{NAME}"):
+        return library
     raise HostError(f"{NAME} is not built for this checkout: run `pip install -e .` (needs a C compiler)")
+
+
+def find_built(file: str) -> Path | None:
+    """Where a file is that the build of this distribution makes."""
+    # Metadata of the distribution would say where it is as well, but takes longer to read than a command to run.
+    folders = (str(Path(__file__).parents[2]), *filter(None, sys.path))
+    return next((built for folder in folders if (built := Path(folder, file)).is_file()), None)
 
 
 class _Entry(ctypes.Structure):
@@ -79,6 +83,8 @@ def load_writer() -> ctypes.CDLL:
         raise HostError(f"{path} is of another version than this fakegpu: install both again, `pip install -e .`")
     state, number = ctypes.POINTER(layout.GpuState), ctypes.POINTER(ctypes.c_uint32)
     for function, arguments in {
+        "fakegpu_add_mapping": [ctypes.c_void_p, ctypes.c_uint32],
+        "fakegpu_remove_mapping": [ctypes.c_void_p],
         "fakegpu_read_state": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_read_live": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_count_energy": [ctypes.c_void_p, ctypes.c_uint32, state],

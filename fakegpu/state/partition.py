@@ -25,8 +25,8 @@ class MigProfile:
         memory_bytes: of one instance.
         size: memory slices of one instance.
         starts: memory slices at which one may start.
-        instances: that a GPU without others has room for.
-        free: that it has room for now.
+        instances: maximum on an empty GPU.
+        free: how many more fit now.
     """
 
     name: str

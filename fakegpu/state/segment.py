@@ -3,6 +3,10 @@
 Writers in any process exclude each other by ``flock`` on the file, threads of one process by a lock; readers of the C
 library notice neither. A write is one step for them: the state of a GPU changes as a whole. A forked child gets
 locks of its own, because those it inherits are its parent's.
+
+Plugins, which are programs of others, may write the file. What they write is an error of the call that meets it: the
+library knows each mapping and puts memory of this process in its place where the file becomes shorter, states are
+checked when they are read, and a lock that is not released is waited for ``LOCK_WAIT_S``.
 """
 
 from __future__ import annotations
@@ -10,37 +14,22 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import mmap
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
 from ..errors import HostError, InputError
 from . import layout
 from .library import load_writer
+from .mapping import DAMAGED, Mapping, banks_at, map_segment, record_at, size_of
 
 SEGMENT: Final = "segment"
 """Name of the file in the machine's folder."""
-
-
-def record_at(gpu: int) -> int:
-    """Return where the record of a GPU begins in a segment."""
-    return ctypes.sizeof(layout.Header) + gpu * ctypes.sizeof(layout.GpuRecord)
-
-
-def banks_at(gpu: int, gpus: int) -> int:
-    """Return ``GpuRecord.banks_at`` of a GPU among so many: its banks come after all records and the banks before."""
-    return (gpus - gpu) * ctypes.sizeof(layout.GpuRecord) + gpu * 2 * ctypes.sizeof(layout.Bank)
-
-
-def _size_of(gpus: int) -> int:
-    return record_at(gpus) + gpus * 2 * ctypes.sizeof(layout.Bank)
 
 
 def segment_bytes(header: layout.Header, states: Sequence[layout.GpuState]) -> bytes:
@@ -55,7 +44,7 @@ def segment_bytes(header: layout.Header, states: Sequence[layout.GpuState]) -> b
     header.version = layout.VERSION
     header.gpu_count = len(states)
     header.loaded_at_us = time.time_ns() // 1000
-    header.size_bytes = _size_of(len(states))
+    header.size_bytes = size_of(len(states))
     return (bytes(header) + bytes(records)).ljust(header.size_bytes, b"\0")
 
 
@@ -71,9 +60,18 @@ def write_segment(path: Path, content: bytes) -> None:
 
 _PIECE_BYTES: Final = 1 << 16
 
+LOCK_WAIT_S: Final = 3.0
+_LONGEST_PAUSE_S: Final = 0.01
+_UNSOUND: Final = -2
+"""What the library answers for a state that no machine is made with."""
+
 _FAULTS = layout.Header.faults
 _DRIVER_VERSION = layout.Header.driver_version
 _FLAGS = layout.Header.fault_flags
+
+
+class _LockedError(HostError):
+    """Another process keeps the lock of writers."""
 
 
 class Segment:
@@ -84,14 +82,14 @@ class Segment:
         gpu_count: GPUs of the machine; fixed for its life.
     """
 
-    def __init__(self, path: Path, file: int, memory: mmap.mmap, gpu_count: int, *, is_writable: bool) -> None:
+    def __init__(self, path: Path, file: int, mapping: Mapping, gpu_count: int, *, is_writable: bool) -> None:
         self.path = path
         self.gpu_count = gpu_count
         self._file = file
         self._is_writable = is_writable
-        # Each user of the address holds the mapping as well, so that a close meanwhile does not unmap it.
-        self._mapping: tuple[mmap.mmap, int] | None = memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._mapping: Mapping | None = mapping
         self._lock = threading.Lock()
+        self._has_waited_in_vain = False
         self._library = load_writer()
         _segments.add(self)
 
@@ -106,18 +104,18 @@ class Segment:
         is_writable = True
         try:
             try:
-                file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
             except OSError as error:
                 if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
                     raise
                 is_writable = False
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"no fake machine in {path.parent}: `fakegpu up --dir {path.parent}` makes one") from None
         except OSError as error:
             raise HostError(f"cannot open {path}: {error.strerror}") from error
         try:
-            return cls(path, file, *_map(path, file, is_writable), is_writable=is_writable)
+            return cls(path, file, *map_segment(path, file, is_writable=is_writable), is_writable=is_writable)
         except BaseException:
             os.close(file)
             raise
@@ -146,23 +144,35 @@ class Segment:
     def faults(self) -> layout.Faults:
         """A copy of the rules and plans of the machine."""
         with self._locked() as address:
-            return layout.Faults.from_buffer_copy(ctypes.string_at(address + _FAULTS.offset, _FAULTS.size))
+            faults = layout.Faults.from_buffer_copy(ctypes.string_at(address + _FAULTS.offset, _FAULTS.size))
+        if not (all(map(_is_rule, faults.rules)) and all(self._is_plan(plan) for plan in faults.plans)):
+            raise InputError(f"{self.path} {DAMAGED}")
+        return faults
+
+    def _is_plan(self, plan: layout.Plan) -> bool:
+        return not plan.number or (
+            plan.action.gpu < self.gpu_count and plan.action.kind in layout.ActionKind.__members__.values()
+        )
 
     def flags(self) -> int:
         """``layout.FAULT_*`` as they are now."""
-        _memory, address = self._mapped()
-        return ctypes.c_uint32.from_address(address + _FLAGS.offset).value
+        mapping = self._mapped()
+        return ctypes.c_uint32.from_address(mapping.address + _FLAGS.offset).value
 
     def driver_version(self) -> str:
         """Of the machine's driver."""
-        _memory, address = self._mapped()
-        version = ctypes.string_at(address + _DRIVER_VERSION.offset, _DRIVER_VERSION.size)
-        return version.partition(b"\0")[0].decode()
+        mapping = self._mapped()
+        version = ctypes.string_at(mapping.address + _DRIVER_VERSION.offset, _DRIVER_VERSION.size)
+        return version.partition(b"\0")[0].decode("ascii", errors="replace")
 
     def keep_plans(self) -> None:
-        """Carry out the plans that have fallen due, as every process does that may write the segment."""
+        """Carry out the plans that have fallen due, as every process does that may write the segment.
+
+        Plans that another process holds up stay due.
+        """
         if self._is_writable and self.flags() & layout.FAULT_PLANS:
-            self.command("fakegpu_keep_plans")
+            with suppress(_LockedError):
+                self.command("fakegpu_keep_plans")
 
     def command(self, function: str, *arguments: object) -> int:
         """Calls a function of ``native/control/writer.h`` as the only writer; the segment is its first argument."""
@@ -171,10 +181,13 @@ class Segment:
 
     def _read(self, gpu: int, function: Callable[..., int]) -> layout.GpuState:
         state = layout.GpuState()
-        _memory, address = self._mapped()
+        mapping = self._mapped()
         if not 0 <= gpu < self.gpu_count:
             raise InputError(f"{self.path}: no GPU {gpu}; the machine has 0 to {self.gpu_count - 1}")
-        if function(address, gpu, ctypes.byref(state)) != 0:
+        code = function(mapping.address, gpu, ctypes.byref(state))
+        if code == _UNSOUND or not mapping.is_intact:
+            raise InputError(f"{self.path} {DAMAGED}")
+        if code != 0:
             raise HostError(f"{self.path}: GPU {gpu} changes faster than it can be read")
         return state
 
@@ -255,23 +268,46 @@ class Segment:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The segment's address while nobody writes."""
+        """The segment's address while nobody writes.
+
+        Raises:
+            HostError: another process keeps the lock.
+        """
         with self._lock:
-            _memory, address = self._mapped()
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            mapping = self._mapped()
+            self._take_lock()
             try:
-                yield address
+                yield mapping.address
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+            if not mapping.is_intact:
+                raise InputError(f"{self.path} {DAMAGED}")
 
-    def _mapped(self) -> tuple[mmap.mmap, int]:
-        if self._mapping is None:
+    def _take_lock(self) -> None:
+        """A process that keeps the lock is waited for once: afterwards each call looks only whether it is free."""
+        deadline, pause_s = None, 0.0002
+        while not self._has_lock():
+            deadline = deadline or time.monotonic() + LOCK_WAIT_S
+            self._has_waited_in_vain |= time.monotonic() >= deadline
+            if self._has_waited_in_vain:
+                raise _LockedError(f"{self.path} is locked by {_holder(self._file)}, which does not release it: end it")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._has_waited_in_vain = False
+
+    def _has_lock(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _mapped(self) -> Mapping:
+        if (mapping := self._mapping) is None:
             raise InputError(f"the machine in {self.path.parent} is closed in this process: open it again")
-        memory, _address = self._mapping
-        if os.fstat(self._file).st_size < len(memory):
-            # What is read beyond the end of a file ends the process.
-            raise InputError(f"{self.path} is damaged: somebody has made it shorter; make the machine again")
-        return self._mapping
+        if not mapping.is_intact:
+            raise InputError(f"{self.path} {DAMAGED}")
+        return mapping
 
     def _part_from_parent(self) -> None:
         """Give a forked child its own lock and its own opening of the file, to which ``flock`` belongs."""
@@ -299,26 +335,19 @@ def _part_all_from_parent() -> None:
 os.register_at_fork(after_in_child=_part_all_from_parent)
 
 
-def _map(path: Path, file: int, is_writable: bool) -> tuple[mmap.mmap, int]:
-    size = os.fstat(file).st_size
-    if size < ctypes.sizeof(layout.Header):
-        raise InputError(f"{path} is not the segment of a fake machine: it is too short")
-    # A private mapping shows what others write, too: nobody writes through it, and only what is written is copied.
-    memory = mmap.mmap(file, size, access=mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_COPY)
-    header = layout.Header.from_buffer_copy(memory)
-    if header.magic != layout.MAGIC:
-        raise InputError(f"{path} is not the segment of a fake machine: it starts with other bytes")
-    if header.version != layout.VERSION:
-        raise InputError(
-            f"{path} has layout {header.version}, this fakegpu has {layout.VERSION}: "
-            "take the machine down with the version that made it, then up again"
-        )
-    gpu_count = int(header.gpu_count)
-    remedy = f"remove {path.parent} and make it again"
-    if gpu_count > layout.GPUS_MAX or not header.size_bytes == size == _size_of(gpu_count):
-        raise InputError(f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; {remedy}")
-    for gpu in range(gpu_count):
-        place = record_at(gpu) + layout.GpuRecord.banks_at.offset
-        if int.from_bytes(memory[place : place + 8], sys.byteorder) != banks_at(gpu, gpu_count):
-            raise InputError(f"{path} is damaged: the record of GPU {gpu} holds other bytes; {remedy}")
-    return memory, gpu_count
+def _is_rule(rule: layout.Rule) -> bool:
+    return not rule.number or (rule.delay_count <= layout.DELAY_POINTS and rule.function.isascii())
+
+
+def _holder(file: int) -> str:
+    """Return the process that has locked a file, for people."""
+    inode = os.fstat(file).st_ino
+    # "1: FLOCK  ADVISORY  WRITE 4711 00:2f:1234 0 EOF"; an arrow before the kind marks those that wait.
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            _number, kind, _advisory, _access, pid, place, *_range = line.split()
+            if kind == "FLOCK" and place.rpartition(":")[2] == str(inode):
+                with suppress(OSError):
+                    name = Path("/proc", pid, "comm").read_text(errors="replace").strip()
+                    return f"process {pid} ({name})"
+    return "another process"

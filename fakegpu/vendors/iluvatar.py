@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
-from ..files.traps import refuse_traps
+from ..files.inside import read_inside, write_inside
 
 __all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
@@ -102,12 +102,10 @@ def set_health(root: Path, chip: str, errors: int) -> None:
     Raises:
         InputError: there is no such chip.
     """
-    refuse_traps(root)
     for folder in _folders(root):
-        if (folder / "ixml" / "uuid").read_text("ascii").strip() == chip:
-            draft = folder / "ixml" / ".health"
-            draft.write_text(f"{errors:#x}\n", encoding="ascii")
-            draft.replace(folder / "ixml" / "health")
+        library = folder.relative_to(root) / "ixml"
+        if (read_inside(root, library / "uuid") or "").strip() == chip:
+            write_inside(root, library / "health", f"{errors:#x}\n")
             return
     raise InputError(f"no Iluvatar chip '{chip}' in {root}")
 

@@ -69,10 +69,12 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
+    from dataclasses import replace
 
     from ..command.launch import launch
     from ..errors import FatalError
-    from ..framework import OnSignal, RestartPolicy
+    from ..framework import OnSignal
+    from ..framework.restart_policy import ORIGINAL
     from .device_plugin import AmdNode, plugins_of
     from .discovery import NamingStrategy
     from .exporter import SOCKET
@@ -80,7 +82,8 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     if strategy not in set(NamingStrategy):
         raise FatalError(f"invalid resource naming strategy: {strategy}")
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    policy = RestartPolicy(
+    policy = replace(
+        ORIGINAL,
         attempts=3,
         retry_s=3.0,
         exits_when_spent=False,

@@ -6,15 +6,27 @@ Nothing heavy is imported here, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+import posixpath
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
 from .process import LEVELS
 
-__all__ = ["CommonOptions", "EnvironmentOption", "GoBool", "common_options", "go_bool_option"]
+__all__ = [
+    "DEVICE_PLUGIN_PATH",
+    "CommonOptions",
+    "EnvironmentOption",
+    "FilePath",
+    "GoBool",
+    "common_options",
+    "go_bool_option",
+    "is_in_container",
+    "on_host",
+    "set_places",
+]
 
 if TYPE_CHECKING:
     _BoolType = click.ParamType[bool]
@@ -23,6 +35,9 @@ else:
     _BoolType = click.ParamType
 
 _F = TypeVar("_F", bound=Callable[..., object])
+
+DEVICE_PLUGIN_PATH: Final = "/var/lib/kubelet/device-plugins"
+"""Where a node has kubelet.sock."""
 
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
@@ -41,7 +56,61 @@ class CommonOptions(NamedTuple):
 
     def on_host(self, path: Path) -> Path:
         """Where this process sees a path of the node."""
-        return self.host_root / path.relative_to(path.anchor)
+        return on_host(self.host_root, path)
+
+
+def on_host(host_root: Path, path: Path | str) -> Path:
+    """Where a process sees a path of the node whose root is at `host_root`; ``..`` leads above no root."""
+    return host_root / _clean(path)[1:]
+
+
+def _clean(path: Path | str) -> str:
+    """An absolute path without ``.`` and ``..``, as seen from the root."""
+    return posixpath.normpath("/" + str(path).lstrip("/"))
+
+
+_PLACES: Final = f"{__name__}.places"
+
+
+def set_places(context: click.Context, places: Mapping[str, Path]) -> None:
+    """Let the plugin be one in a container on a simulated node.
+
+    Args:
+        context: The command's.
+        places: Folder of the node → where this process sees it; the innermost of a path counts.
+    """
+    context.meta[_PLACES] = places
+
+
+def is_in_container(context: click.Context) -> bool:
+    """Whether the words and variables are those of a container on a simulated node."""
+    return _PLACES in context.meta
+
+
+class FilePath(click.Path):
+    """The path of a file that the plugin opens, or connects to.
+
+    In a container on a simulated node it is a path of the node, as who creates pods there must not reach the files of
+    the machine that simulates it.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path at which this process finds the file.
+
+        Raises:
+            click.BadParameter: A link leads out of the node.
+        """
+        given = super().convert(value, param, ctx)
+        path = os.fsdecode(given)
+        if ctx is None or not is_in_container(ctx) or not path:
+            return given
+        places: Mapping[str, Path] = ctx.meta[_PLACES]
+        there = PurePosixPath(_clean(path))
+        place = max((one for one in places if there.is_relative_to(one)), key=len)
+        found = places[place] / there.relative_to(place)
+        if not found.resolve().is_relative_to(places[place].resolve()):
+            self.fail(f"{path} leads out of the node", param, ctx)
+        return found if isinstance(given, Path) else str(found)
 
 
 def common_options(command: _F) -> _F:
@@ -65,7 +134,7 @@ def common_options(command: _F) -> _F:
         click.option(
             "--kubelet-dir",
             type=click.Path(path_type=Path),
-            default=Path("/var/lib/kubelet/device-plugins"),
+            default=Path(DEVICE_PLUGIN_PATH),
             show_default=True,
             metavar="DIR",
             help="The folder of kubelet.sock, where the plugin also makes its own socket.",

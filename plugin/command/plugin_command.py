@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from .options import DEVICE_PLUGIN_PATH, set_places
 from .pod_needs import PodNeeds
 
 __all__ = ["PluginCommand", "Quirks"]
 
 _MANIFEST: Final = "--manifest"
+_CONTAINER: Final = "--container"
+"""The word before the last one, if the plugin is a container on a simulated node; the last one is its variables in
+JSON, and the words before are ``--kubelet-dir DIR --host-root DIR``."""
 
 
 class Quirks(StrEnum):
@@ -31,6 +38,7 @@ class PluginCommand(click.Command):
         needs: What its pod needs, from the values of its options by parameter name; may raise `UsageError`.
         quirks: Name of a quirk → what the original does, as a sentence. A plugin with quirks has the option
             ``--quirks``, which its function takes as the keyword argument ``quirks``, a `Quirks`.
+        variables: Those that it reads besides its options', as far as a container on a simulated node may set them.
     """
 
     def __init__(
@@ -38,10 +46,12 @@ class PluginCommand(click.Command):
         *args: Any,
         needs: Callable[[Mapping[str, Any]], PodNeeds],
         quirks: Mapping[str, str] | None = None,
+        variables: tuple[str, ...] = (),
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.needs = needs
+        self.variables = variables
         self.quirks: Mapping[str, str] = quirks or {}
         if self.quirks:
             self.params.append(_quirks_option())
@@ -50,9 +60,26 @@ class PluginCommand(click.Command):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is given, for `invoke`."""
+        """Keep what is given, for `invoke`.
+
+        The words of a container on a simulated node are those of who creates pods there, and this process has the
+        rights of the simulator's user. So of the container's variables it takes only those that the plugin reads, and
+        none that the loader, Python or a library obeys; files are the node's (`FilePath`); and ``--kubelet-dir`` and
+        ``--host-root`` are given behind the container's words, so that they win.
+        """
+        if args[-2:-1] == [_CONTAINER]:
+            args, variables = args[:-2], json.loads(args[-1])
+            kubelet_dir, root = Path(args[-3]), Path(args[-1])
+            set_places(ctx, {DEVICE_PLUGIN_PATH: kubelet_dir, "/": root})
+            os.environ.update({name: text for name, text in variables.items() if name in self.readable})
         ctx.meta[_MANIFEST] = [argument for argument in args if argument != _MANIFEST]
         return super().parse_args(ctx, args)
+
+    @property
+    def readable(self) -> set[str]:
+        """The variables of a container that the plugin reads."""
+        own = [option.envvar or () for option in self.params]
+        return {name for names in own for name in ([names] if isinstance(names, str) else names)} | {*self.variables}
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the plugin, or print its manifest where that is asked for.
@@ -87,5 +114,5 @@ def _quirks_option() -> click.Option:
         default=Quirks.ARTICLE.value,
         show_default=True,
         callback=lambda _context, _option, value: Quirks(value),
-        help="Which behaviour to follow where the original falls short of the article about it; quirks are below.",
+        help="Which behaviour to follow where the original differs from its documentation; the quirks are below.",
     )

@@ -6,6 +6,7 @@ A call is made as by a client in Go that waits for its connection.
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,16 @@ from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 
 from .device_plugin import DevicePlugin, StartError
 
-__all__ = ["REGISTRATION", "DialError", "RegistrationError", "RpcError", "call_once", "register", "send"]
+__all__ = [
+    "REGISTRATION",
+    "DialError",
+    "RegistrationError",
+    "RpcError",
+    "call_once",
+    "is_listening",
+    "register",
+    "send",
+]
 
 _PAUSE_S: Final = 0.1
 """Between two tries to connect: a socket may be seen a moment before it accepts."""
@@ -44,6 +54,20 @@ async def call_once(server_socket: Path, path: str, request: bytes, dial_timeout
             connection.close()
         # The socket is closed in the next turn of the event loop.
         await asyncio.sleep(0)
+
+
+def is_listening(server_socket: Path) -> bool:
+    """Whether a server takes connections: the socket of one that was killed is still there, and refuses them."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(server_socket))
+        except BlockingIOError:
+            # So many wait already that there is no place in its queue.
+            return True
+        except OSError:
+            return False
+    return True
 
 
 async def _opened(connection: ClientConnection) -> ClientConnection:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import NamedTuple, NewType, TypeAlias
+from inspect import isfunction, unwrap
+from types import MappingProxyType
+from typing import Final, NamedTuple, NewType, TypeAlias
 
 from simkubelet.apis import deviceplugin as api
+
+from ..errors import UsageError
 
 __all__ = [
     "AllocationRefusedError",
@@ -20,6 +25,7 @@ __all__ = [
     "PluginOptions",
     "ResourceName",
     "StartError",
+    "check_methods",
 ]
 
 DeviceID = NewType("DeviceID", str)
@@ -82,7 +88,11 @@ class DevicePlugin(ABC):
     """One resource of one node, for one registration: after a restart a new object takes over."""
 
     resource_name: ResourceName
-    socket_name: str
+    socket_name: str = ""
+    """Where it serves, in the kubelet's folder; without one each start has a name of its own.
+
+    From 1.37 on a kubelet refuses a second instance on a name that is connected, which an update of a DaemonSet brings.
+    """
     options: PluginOptions = PluginOptions()
     last_list: DeviceList | None = None
     """What every stream gets when the plugin stops, before the stream ends; without one streams break off."""
@@ -144,3 +154,43 @@ class DevicePlugin(ABC):
     def stream_ended(self) -> None:
         """A ListAndWatch stream of this plugin is over, from either side."""
         return
+
+
+_CALLS: Final = MappingProxyType(
+    {
+        "listandwatch": "devices",
+        "getdevicepluginoptions": "options",
+        "getpreferredallocation": "preferred",
+        "prestartcontainer": "pre_start",
+    }
+)
+"""The kubelet's calls, as methods would be named after them -> what stands for them here."""
+
+
+def check_methods(plugin: DevicePlugin) -> None:
+    """Refuse methods that somebody may take for hooks, and that nothing calls; others are the plugin's own affair.
+
+    Raises:
+        UsageError: There is one, of the plugin's own class or of one between that and `DevicePlugin`.
+    """
+    for kind in type(plugin).__mro__:
+        if kind is DevicePlugin:
+            return
+        for name, method in vars(kind).items():
+            if isfunction(method) and (meant := _meant(name)):
+                code = unwrap(method).__code__
+                raise UsageError(
+                    f"{code.co_filename}:{code.co_firstlineno}: nothing calls {kind.__name__}.{name}: is it to be "
+                    f"'{meant}'? begin the names of methods of your own with an underscore"
+                )
+
+
+def _meant(name: str) -> str | None:
+    """The hook that an unknown public method is probably meant to be."""
+    hooks = [hook for hook, method in vars(DevicePlugin).items() if isfunction(method)]
+    if name in hooks or name.startswith("_"):
+        return None
+    word = name.lower().replace("_", "")
+    # Without `devices` there is no plugin, so that a method of a similar name is another.
+    similar = get_close_matches(word, [hook for hook in hooks if hook != "devices"])
+    return _CALLS.get(word) or next(iter(similar), None)

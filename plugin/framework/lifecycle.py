@@ -3,14 +3,13 @@
 ::
 
     build ─▶ serve each ─▶ register each ─▶ wait ─┬─ kubelet.sock created ─▶ again, exit or nothing
-      ▲                        │ refused          ├─ SIGHUP ─▶ again
-      └────────────────────────┴── after 30 s ◀───┤
+      ▲                        │ refused          ├─ the kubelet's stream lost ─▶ again
+      │                        │                  ├─ SIGHUP ─▶ again
+      └────────────────────────┴── after 5 s ◀────┤
                                                   └─ SIGINT, SIGTERM, SIGQUIT ─▶ clean stop
 
-Every start builds the plugins again, so that discovery and health begin from scratch. The picture
-shows NVIDIA's rules; each plugin has its own, a `RestartPolicy`.
-
-Source: cmd/nvidia-device-plugin/main.go, ``start`` (k8s-device-plugin v0.19.0), for these.
+Every start builds the plugins again, so that discovery and health begin from scratch. The picture shows the default
+rules; each plugin has its own, a `RestartPolicy`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
 from ..errors import FatalError, HostError, UsageError
-from .client import RegistrationError, register
-from .device_plugin import DevicePlugin, StartError
+from .client import RegistrationError, is_listening, register
+from .device_plugin import DevicePlugin, StartError, check_methods
 from .restart_policy import OnKubelet, OnSignal, RestartPolicy, caught
-from .server import plugin_socket, serving
+from .server import own_socket_name, plugin_socket, serving
 from .socket_watch import SocketChange, SocketWatch
 
 __all__ = ["run_plugins"]
@@ -47,8 +46,13 @@ class _Cause(Enum):
     NEW_KUBELET = "inotify: {socket} created, restarting."
     KUBELET_GONE = "inotify: {socket} removed, stopping until there is another."
     SOCKET_GONE = "A socket of this plugin was removed, restarting."
+    STREAM_LOST = "The kubelet has ended ListAndWatch and opens no other, restarting."
     SIGNAL = "Received SIGHUP, restarting."
     RETRY = "Retrying, restarting."
+
+
+_SUPERSEDED: Final = (_Cause.SOCKET_GONE, _Cause.STREAM_LOST)
+"""What a kubelet that restarts brings about, too: a cause that comes with it is the one."""
 
 
 async def run_plugins(
@@ -67,7 +71,7 @@ async def run_plugins(
         The exit status.
 
     Raises:
-        UsageError: the folder is missing or its path too long.
+        UsageError: the folder is missing or its path too long, or a plugin has a method that looks like a hook.
         FatalError: registering failed as often as the policy allows.
         HostError: the folder cannot be used.
     """
@@ -131,9 +135,15 @@ class _Supervisor:
                 self.end(_Cause.NEW_KUBELET)
             elif not change.is_there and policy.stops_without_kubelet:
                 self.end(_Cause.KUBELET_GONE)
-        elif policy.restarts_without_socket and self._has_lost(change.name) and kubelet.exists():
-            # Where the kubelet's socket is missing too, one is starting, and that is the next change.
+        elif policy.restarts_without_socket and self._has_lost(change.name) and is_listening(kubelet):
+            # Where no kubelet listens, one is starting that removes what the last one left: its socket comes next.
             self.end(_Cause.SOCKET_GONE)
+
+    def _stream_lost(self) -> None:
+        """Start again where the policy says so; without a kubelet that listens the next one is waited for."""
+        kubelet = self._kubelet_socket
+        if self._policy.restarts_without_stream and kubelet is not None and is_listening(kubelet):
+            self.end(_Cause.STREAM_LOST)
 
     def _has_lost(self, socket_name: str) -> bool:
         return socket_name in self._serving and not (self._kubelet_dir / socket_name).exists()
@@ -142,7 +152,7 @@ class _Supervisor:
         """Start and wait for a cause to start again, until the policy says exit."""
         while True:
             cause = await self._run_until_cause()
-            while cause is _Cause.KUBELET_GONE or (cause is _Cause.SOCKET_GONE and not self._causes.empty()):
+            while cause is _Cause.KUBELET_GONE or (cause in _SUPERSEDED and not self._causes.empty()):
                 _log.info(cause.value.format(socket=self._kubelet_socket))
                 cause = await self._causes.get()
             if cause is not _Cause.RETRY:
@@ -184,6 +194,8 @@ class _Supervisor:
             The tasks that follow the device sources.
         """
         plugins = self._build()
+        for plugin in plugins:
+            check_methods(plugin)
         sources: list[asyncio.Task[None]] = []
         for plugin in plugins:
             try:
@@ -201,10 +213,11 @@ class _Supervisor:
 
         Source: internal/plugin/server.go, ``Start`` (k8s-device-plugin v0.19.0).
         """
+        plugin.socket_name = plugin.socket_name or own_socket_name(plugin.resource_name)
         async with AsyncExitStack() as own:
             try:
                 await own.enter_async_context(plugin.lifespan())
-                source = await own.enter_async_context(serving(plugin, self._kubelet_dir))
+                source = await own.enter_async_context(serving(plugin, self._kubelet_dir, self._stream_lost))
                 self._serving.add(plugin.socket_name)
                 own.callback(self._serving.discard, plugin.socket_name)
                 await self._register(plugin)
@@ -245,7 +258,10 @@ def _watch(kubelet_socket: Path) -> Iterator[SocketWatch]:
     try:
         watch = SocketWatch(folder, kubelet_socket.name)
     except FileNotFoundError:
-        raise UsageError(f"--kubelet-dir: no folder {folder}; name the kubelet's folder of sockets") from None
+        raise UsageError(
+            f"cannot watch {folder}: no such file or directory; name the kubelet's folder of sockets with "
+            "--kubelet-dir, or mount it there in a pod"
+        ) from None
     except NotADirectoryError:
         raise UsageError(f"--kubelet-dir: {folder} is no folder; name the kubelet's folder of sockets") from None
     except OSError as error:

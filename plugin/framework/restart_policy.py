@@ -12,7 +12,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-__all__ = ["OnKubelet", "OnSignal", "RestartPolicy", "caught"]
+__all__ = ["ORIGINAL", "OnKubelet", "OnSignal", "RestartPolicy", "caught"]
 
 
 class OnKubelet(Enum):
@@ -49,13 +49,15 @@ _SIGNALS: Final[Mapping[signal.Signals, OnSignal]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """The rules of one plugin; the defaults are those of NVIDIA's.
+    """The rules of one plugin; with the defaults it does what kubelets need, as `simkubelet conform` checks it.
 
     Attributes:
         on_kubelet: What a new kubelet's socket does.
         stops_without_kubelet: Whether the plugin stops serving when the kubelet's socket is removed, until it is there
             again.
-        restarts_without_socket: Whether it starts again when its own socket is removed while the kubelet's is there.
+        restarts_without_socket: Whether it starts again when its own socket is removed while a kubelet listens.
+        restarts_without_stream: Whether it starts again when a kubelet that listens has ended ListAndWatch and opens no
+            other within two seconds: it does so only after a registration.
         attempts: How often a start is tried where registering fails, None without end; a new kubelet resets the count.
         retry_s: The pause before the next attempt.
         exits_when_spent: Whether it ends after the last attempt, with `failed_status`; otherwise it waits for the next
@@ -69,8 +71,9 @@ class RestartPolicy:
     on_kubelet: OnKubelet = OnKubelet.RESTART
     stops_without_kubelet: bool = False
     restarts_without_socket: bool = False
+    restarts_without_stream: bool = True
     attempts: int | None = None
-    retry_s: float = 30.0
+    retry_s: float = 5.0
     exits_when_spent: bool = True
     failed_status: int = 1
     signals: Mapping[signal.Signals, OnSignal] = field(default_factory=lambda: _SIGNALS)
@@ -78,7 +81,7 @@ class RestartPolicy:
     keeps_sockets: bool = False
 
     IN_PROCESS: ClassVar[RestartPolicy]
-    """Start again in the same process; try again after 30 s when registering fails."""
+    """Start again in the same process; try again after 5 s when registering fails."""
     EXIT: ClassVar[RestartPolicy]
     """Exit, with status 0 for a new kubelet and 1 for an absent one, and leave the restart to the supervisor."""
 
@@ -89,6 +92,12 @@ RestartPolicy.EXIT = RestartPolicy(
     attempts=1,
     signals=MappingProxyType(dict.fromkeys(_SIGNALS, OnSignal.STOP)),
 )
+
+ORIGINAL: Final = RestartPolicy(restarts_without_stream=False, retry_s=30.0)
+"""The rules of NVIDIA's plugin, from which those of other vendors' plugins differ in little.
+
+Source: cmd/nvidia-device-plugin/main.go, ``start`` (k8s-device-plugin v0.19.0).
+"""
 
 
 _UNCAUGHT: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from simkubelet.apis.grpcwire.server import GrpcServer
 from ..errors import HostError, UsageError
 from .device_plugin import AllocationRefusedError, DeviceID, DeviceList, DevicePlugin
 
-__all__ = ["DeviceFeed", "methods_of", "plugin_socket", "serving"]
+__all__ = ["DeviceFeed", "Streams", "methods_of", "own_socket_name", "plugin_socket", "serving"]
 
 _log = logging.getLogger(__name__)
 
@@ -65,15 +66,47 @@ class DeviceFeed:
             yield self._latest
 
 
+class Streams:
+    """The open streams of one plugin; `on_lost` is called when no other follows the last one in `_STREAM_GRACE_S`."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._open = 0
+        self._lost: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """One stream, from its begin to its end."""
+        self._open += 1
+        self._wait_no_longer()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open and not self._is_closed:
+                self._lost = asyncio.get_running_loop().call_later(_STREAM_GRACE_S, self._on_lost)
+
+    def close(self) -> None:
+        """Count no end as a loss: the plugin stops."""
+        self._is_closed = True
+        self._wait_no_longer()
+
+    def _wait_no_longer(self) -> None:
+        if self._lost is not None:
+            self._lost.cancel()
+
+
 _SERVICE: Final = "v1beta1.DevicePlugin"
 
 
 class _Service:
-    """Answers for one plugin; its device lists come from `feed`."""
+    """Answers for one plugin; its device lists come from `feed`, and `streams` follows who reads them."""
 
-    def __init__(self, plugin: DevicePlugin, feed: DeviceFeed) -> None:
+    def __init__(self, plugin: DevicePlugin, feed: DeviceFeed, streams: Streams) -> None:
         self._plugin = plugin
         self._feed = feed
+        self._streams = streams
 
     def methods(self) -> Mapping[str, Method]:
         """What is served, by path."""
@@ -85,9 +118,10 @@ class _Service:
     async def _lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         """The device list, then each newer one, until the kubelet or the plugin ends the stream."""
         try:
-            async for devices in self._feed.follow():
-                _log.debug("sending %d devices of %s", len(devices), self._plugin.resource_name)
-                yield api.ListAndWatchResponse(devices=[device.to_message() for device in devices])
+            with self._streams.opened():
+                async for devices in self._feed.follow():
+                    _log.debug("sending %d devices of %s", len(devices), self._plugin.resource_name)
+                    yield api.ListAndWatchResponse(devices=[device.to_message() for device in devices])
         finally:
             self._plugin.stream_ended()
 
@@ -164,6 +198,17 @@ _MAX_SOCKET_PATH_BYTES = 107
 _LAST_LIST_S: Final = 1.0
 """How long a last list may take to reach the kubelet."""
 
+_STREAM_GRACE_S: Final = 2.0
+"""How long a kubelet may take to open another stream; after a registration it does so at once."""
+
+_SOCKET_WORDS: Final = 40
+"""Characters of a resource's name in that of its socket, whose whole path has few."""
+
+
+def own_socket_name(resource_name: str) -> str:
+    """Return a name for the socket of one start of a plugin, which no other instance has."""
+    return f"{resource_name.rpartition('/')[2][:_SOCKET_WORDS]}-{secrets.token_hex(4)}.sock"
+
 
 def plugin_socket(kubelet_dir: Path, socket_name: str) -> Path:
     """The path of a socket in the plugins' folder.
@@ -182,8 +227,15 @@ def plugin_socket(kubelet_dir: Path, socket_name: str) -> Path:
 
 
 @asynccontextmanager
-async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asyncio.Task[None], None]:
+async def serving(
+    plugin: DevicePlugin, kubelet_dir: Path, on_lost_stream: Callable[[], None]
+) -> AsyncGenerator[asyncio.Task[None], None]:
     """Serve `plugin` on its socket, which is removed at the end; streams break off then, or end after its last list.
+
+    Args:
+        plugin: With the name of its socket.
+        kubelet_dir: Where that is made.
+        on_lost_stream: Called when the kubelet has ended its stream and opens no other.
 
     Yields:
         The task that follows the device source, once there is a first list. It ends when the source does; its error
@@ -193,8 +245,8 @@ async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asy
         HostError: the socket cannot be made.
     """
     socket = plugin_socket(kubelet_dir, plugin.socket_name)
-    feed = DeviceFeed()
-    server = GrpcServer(_Service(plugin, feed).methods())
+    feed, streams = DeviceFeed(), Streams(on_lost_stream)
+    server = GrpcServer(_Service(plugin, feed, streams).methods())
     _listen(server, socket)
     source = asyncio.create_task(_publish(plugin, feed), name=f"devices of {plugin.resource_name}")
     try:
@@ -203,6 +255,7 @@ async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asy
         yield source
     finally:
         _log.info("Stopping to serve '%s' on %s", plugin.resource_name, socket)
+        streams.close()
         source.cancel()
         try:
             await _to_its_end(_stop(plugin, feed, server, source))

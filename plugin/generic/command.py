@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..command.options import CommonOptions, common_options
+from ..command.options import CommonOptions, FilePath, common_options
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds
 
@@ -43,7 +43,7 @@ def _folder_of(glob: str) -> str:
 )
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     required=True,
     metavar="FILE",
     help="The YAML file that describes the resource; read again at SIGHUP.",
@@ -58,8 +58,9 @@ def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) ->
     each device N times.
 
     A new file is a new device at once; the device of a removed file is unhealthy until the file is back. For a
-    new kubelet.sock, and when its own socket is removed, the plugin starts again; without a kubelet it retries after
-    5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
+    new kubelet.sock, and when its own socket is removed or the kubelet has ended ListAndWatch, the plugin starts again;
+    without a kubelet it retries after 5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is
+    removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..command.launch import launch
@@ -68,5 +69,5 @@ def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) ->
     from .device_plugin import GenericPlugin
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    policy = RestartPolicy(restarts_without_socket=True, retry_s=5.0)
+    policy = RestartPolicy(restarts_without_socket=True)
     return launch(options, policy, lambda: [GenericPlugin(Description.read(config), host_root)])

@@ -55,12 +55,15 @@ def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path,
     and SIGTERM stop it: the socket gopher.sock is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
+    from dataclasses import replace
+
     from ..command.launch import launch
     from ..framework import OnKubelet, RestartPolicy
+    from ..framework.restart_policy import ORIGINAL
     from .device_plugin import GopherPlugin
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    policy = RestartPolicy.EXIT
+    policy = replace(RestartPolicy.EXIT, restarts_without_stream=False)
     if quirks is Quirks.ORIGINAL:
-        policy = RestartPolicy(on_kubelet=OnKubelet.NOTHING, attempts=1, failed_status=255, signals={})
+        policy = replace(ORIGINAL, on_kubelet=OnKubelet.NOTHING, attempts=1, failed_status=255, signals={})
     return launch(options, policy, lambda: [GopherPlugin(options.on_host(directory), quirks)])

@@ -76,10 +76,12 @@ def command(
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
+    from dataclasses import replace
 
     from ..apiserver import unverified
     from ..command.launch import launch
-    from ..framework import OnSignal, RestartPolicy
+    from ..framework import OnSignal
+    from ..framework.restart_policy import ORIGINAL
     from ..nvml.library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin
     from .gpus import api_server, gpus_of_node
@@ -97,4 +99,4 @@ def command(
         return [DoslabPlugin(gpus, access, node_name)]
 
     stops = dict.fromkeys((signal.SIGHUP, signal.SIGINT, signal.SIGTERM), OnSignal.STOP)
-    return launch(options, RestartPolicy(retry_s=0.1, signals=stops, stop_status=1), build)
+    return launch(options, replace(ORIGINAL, retry_s=0.1, signals=stops, stop_status=1), build)

@@ -14,7 +14,7 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,8 @@ from ..command.launch import launch
 from ..command.options import CommonOptions
 from ..command.process import set_up_logging
 from ..errors import FatalError
-from ..framework import DeviceID, OnSignal, RestartPolicy
+from ..framework import DeviceID, OnSignal
+from ..framework.restart_policy import ORIGINAL
 from ..nvml.library import NvmlLibrary
 from .api_objects import Pod, amount, oldest_first, unsigned
 from .gpus import Gpu, api_server, gpus_of_node, ignored_by_sharing_plugins, wait_for_ever, xid_failures
@@ -189,7 +190,8 @@ def _assume_time(pod: Pod) -> int:
 
 
 _FATAL: Final = 255
-_POLICY: Final = RestartPolicy(
+_POLICY: Final = replace(
+    ORIGINAL,
     attempts=1,
     failed_status=2,
     signals={
@@ -222,7 +224,7 @@ def run(settings: GpushareSettings, options: CommonOptions) -> int:
         access = api_server(_FATAL)
         if not settings.node_name:
             raise FatalError("Please set env NODE_NAME", _FATAL)
-        kubelet = _kubelet(settings)
+        kubelet = _kubelet(settings, options)
     except FatalError as error:
         _log.error("%s", error)
         return error.exit_status
@@ -264,7 +266,7 @@ def _unit(text: str) -> MemoryUnit:
         return MemoryUnit.GIB
 
 
-def _kubelet(settings: GpushareSettings) -> ServerAccess | None:
+def _kubelet(settings: GpushareSettings, options: CommonOptions) -> ServerAccess | None:
     """Where the kubelet is asked for its pods, and as whom.
 
     Raises:
@@ -275,7 +277,7 @@ def _kubelet(settings: GpushareSettings) -> ServerAccess | None:
     token = settings.token
     try:
         if not (settings.client_cert or settings.client_key or token):
-            token = (SERVICE_ACCOUNT / "token").read_text().strip()
+            token = options.on_host(SERVICE_ACCOUNT / "token").read_text().strip()
         return unverified(settings.kubelet, token, settings.client_cert, settings.client_key, settings.timeout_s)
     except OSError as error:
         raise FatalError(f"in cluster mode, find token failed, error: {error}", 2) from None

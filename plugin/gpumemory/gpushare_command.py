@@ -11,7 +11,7 @@ import click
 
 from simkubelet.apis.numbers import Int, IntRange
 
-from ..command.options import CommonOptions, common_options
+from ..command.options import CommonOptions, FilePath, common_options
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds, rule
 from . import sharing_needs
@@ -49,8 +49,10 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     show_default=True,
     help="The kubelet's port.",
 )
-@click.option("-client-cert", "--client-cert", default="", metavar="FILE", help="Certificate for the kubelet.")
-@click.option("-client-key", "--client-key", default="", metavar="FILE", help="Key for the kubelet.")
+@click.option(
+    "-client-cert", "--client-cert", type=FilePath(), default="", metavar="FILE", help="Certificate for the kubelet."
+)
+@click.option("-client-key", "--client-key", type=FilePath(), default="", metavar="FILE", help="Key for the kubelet.")
 @click.option(
     "-token", "--token", default="", metavar="TOKEN", help="Token for the kubelet; the service account's if not given."
 )

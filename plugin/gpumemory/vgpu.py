@@ -22,6 +22,7 @@ from uuid import uuid4
 from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiError, ServerAccess
+from ..command.options import on_host
 from ..framework import AllocationRefusedError, DeviceID, PluginOptions
 from .api_objects import Pod, unsigned
 from .gpus import Gpu
@@ -254,7 +255,7 @@ class VgpuNumberPlugin(_VgpuPlugin):
 
     def _make_folder(self, path: str) -> None:
         """Make a folder on the node that a container mounts and everybody may write."""
-        folder = self._settings.host_root / path.lstrip("/")
+        folder = on_host(self._settings.host_root, path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o777)

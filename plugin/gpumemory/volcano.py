@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -33,9 +33,9 @@ from ..framework import (
     DevicePlugin,
     Health,
     OnSignal,
-    RestartPolicy,
     StartError,
 )
+from ..framework.restart_policy import ORIGINAL
 from ..nvml.events import XidPolicy
 from ..nvml.library import NvmlLibrary
 from ..nvml.nvml import Nvml
@@ -211,7 +211,8 @@ def _predicate_time(pod: Pod) -> int:
 _FATAL: Final = 255
 _PANIC: Final = 2
 _VERSION: Final = "v1beta1"
-_POLICY: Final = RestartPolicy(
+_POLICY: Final = replace(
+    ORIGINAL,
     retry_s=0.1,
     signals=dict.fromkeys((signal.SIGHUP, signal.SIGINT, signal.SIGTERM), OnSignal.STOP),
     stop_status=_FATAL,
@@ -287,7 +288,7 @@ def run_vgpu(settings: VgpuSettings, environment: Mapping[str, str], options: Co
             VgpuAccountPlugin.of_cores(gpus, settings, failures, access, node),
         ]
 
-    return launch(options, RestartPolicy.IN_PROCESS, build)
+    return launch(options, ORIGINAL, build)
 
 
 def _failures(nvml: Nvml, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Failures | None:

@@ -11,7 +11,7 @@ import click
 
 from simkubelet.apis.numbers import FloatRange, IntRange
 
-from ..command.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
+from ..command.options import CommonOptions, EnvironmentOption, FilePath, common_options, go_bool_option
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds, rule
 from . import sharing_needs
@@ -36,6 +36,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 @click.command(
     "volcano",
     cls=PluginCommand,
+    variables=("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS", "HOOK_PATH"),
     needs=_needs,
     short_help="volcano.sh/gpu-memory, gpu-number and vgpu-*: GPUs that Volcano's scheduler gives out.",
     epilog="\b\nExamples:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin volcano\n"
@@ -64,7 +65,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     "--config-file",
     envvar="CONFIG_FILE",
     show_envvar=True,
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     help="Only its version, v1beta1, is checked; the rest has no effect, as in the original.",
 )
 @click.option(

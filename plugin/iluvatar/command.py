@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..command.options import CommonOptions, common_options, go_bool_option
+from ..command.options import CommonOptions, FilePath, common_options, go_bool_option
 from ..command.plugin_command import PluginCommand, Quirks
 from ..command.pod_needs import PodNeeds
 
@@ -35,7 +35,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 )
 @click.option(
     "--config-file",
-    type=click.Path(path_type=Path),
+    type=FilePath(path_type=Path),
     default=Path("/ixconfig/ix-config"),
     show_default=True,
     metavar="FILE",
@@ -69,8 +69,11 @@ def command(
     registration fails. SIGHUP does nothing; SIGINT, SIGTERM and SIGQUIT end it with status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
+    from dataclasses import replace
+
     from ..command.launch import launch
-    from ..framework import OnSignal, RestartPolicy
+    from ..framework import OnSignal
+    from ..framework.restart_policy import ORIGINAL
     from .config import load_config
     from .device_plugin import IluvatarPlugin
     from .ixml import Ixml
@@ -80,7 +83,9 @@ def command(
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     ixml, control = Ixml(options.on_host(Path("/sys"))), options.on_host(Path("/dev/itrctl"))
     stops = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGQUIT), OnSignal.STOP)
-    policy = RestartPolicy(stops_without_kubelet=True, attempts=1, signals={**stops, signal.SIGHUP: OnSignal.NOTHING})
+    policy = replace(
+        ORIGINAL, stops_without_kubelet=True, attempts=1, signals={**stops, signal.SIGHUP: OnSignal.NOTHING}
+    )
     status = launch(options, policy, lambda: [IluvatarPlugin(ixml, config, control, quirks)])
     if status and quirks is Quirks.ORIGINAL:
         _hang()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from ..command.options import CommonOptions, EnvironmentOption, common_options
+from ..command.options import CommonOptions, EnvironmentOption, FilePath, common_options, is_in_container
 from ..command.plugin_command import PluginCommand, Quirks
 from ..command.pod_needs import PodNeeds
 from .config.flags import given_settings, settings_flags
@@ -50,6 +51,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     cls=PluginCommand,
     needs=_needs,
     quirks=_QUIRKS,
+    variables=("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"),
     short_help="nvidia.com/gpu and nvidia.com/mig-*: the devices of NVML, as NVIDIA's plugin v0.19.0 serves them.",
     epilog="\b\nExamples:\n  simkubelet plugin nvidia\n"
     "  fakegpu exec -- simkubelet plugin nvidia --kubelet-dir ./node --mig-strategy=mixed",
@@ -60,6 +62,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     cls=EnvironmentOption,
     envvar="KUBELET_SOCKET",
     show_envvar=True,
+    type=FilePath(),
     metavar="PATH",
     help="The kubelet's socket, if not kubelet.sock in --kubelet-dir; empty: run without a kubelet.",
 )
@@ -89,7 +92,7 @@ def command(
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..command.launch import launch
-    from ..framework import RestartPolicy
+    from ..framework.restart_policy import ORIGINAL
     from ..nvml.library import NvmlLibrary
     from .start import start
 
@@ -98,7 +101,8 @@ def command(
     nvml = NvmlLibrary()
     return launch(
         options,
-        RestartPolicy.IN_PROCESS,
-        lambda: start(nvml, given.load, host_root, os.environ, quirks),
+        ORIGINAL,
+        # In a container on a simulated node the settings are those of who creates pods there.
+        partial(start, nvml, given.load, host_root, os.environ, quirks, has_libraries=not is_in_container(context)),
         kubelet_socket=kubelet_socket,
     )

@@ -1,7 +1,7 @@
 """Watches the GPUs of a resource for XIDs.
 
 Source: internal/rm/health.go, ``checkHealth``, ``parseMigDeviceUUID`` (k8s-device-plugin v0.19.0). The original keeps
-one device for each GPU, the last that it came by: with replicas or several MIG devices the others stay healthy.
+one device for each GPU, the last one enumerated: with replicas or several MIG devices the others stay healthy.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from ..command.options import on_host
 from ..command.plugin_command import Quirks
 from ..errors import FatalError
 from ..nvml.events import XidPolicy
@@ -44,6 +45,8 @@ def start(
     host_root: Path,
     environment: Mapping[str, str],
     quirks: Quirks = Quirks.ARTICLE,
+    *,
+    has_libraries: bool = True,
 ) -> list[NvidiaPlugin]:
     """Make the plugins for the devices there are now; none where there is no device.
 
@@ -53,6 +56,7 @@ def start(
         host_root: where the node's root file system is seen.
         environment: has the variables of the health check.
         quirks: whose behaviour counts where the original and the article about it differ.
+        has_libraries: whether libraries below the driver's root are loaded; else only those of the loader's path.
 
     Raises:
         FatalError: a setting is invalid, NVML is missing or fails, or a device cannot be read; the texts are the
@@ -60,7 +64,7 @@ def start(
     """
     with _failing("unable to load config"):
         settings = load()
-    driver_root = DriverRoot(settings.container_driver_root, host_root)
+    driver_root = DriverRoot(settings.container_driver_root, host_root, has_libraries)
     has_nvml = nvml.load(driver_root.library(LIBRARY_NAME))
     with _failing("unable to validate flags"):
         settings.validate(has_nvml=has_nvml)
@@ -71,12 +75,12 @@ def start(
     platform = platform_of(nvml, driver_root, has_nvml=has_nvml)
     with _failing(f"{_MAKING_PLUGINS}: failed to construct resource managers"):
         resources = find_resources(nvml, settings, patterns, platform, host_root)
-    on_host = partial(_on_host, host_root)
-    sharing = [_mps(resource, settings, on_host) for resource in resources]
-    modes = _write_cdi_specs(nvml, settings, channels, driver_root, on_host)
+    here = partial(on_host, host_root)
+    sharing = [_mps(resource, settings, here) for resource in resources]
+    modes = _write_cdi_specs(nvml, settings, channels, driver_root, here)
     xids = XidPolicy.from_environment(environment)
     return [
-        NvidiaPlugin(nvml, Allocator(resource, settings, on_host, channels, modes, mps), xids, quirks)
+        NvidiaPlugin(nvml, Allocator(resource, settings, here, channels, modes, mps), xids, quirks)
         for resource, mps in zip(resources, sharing, strict=True)
     ]
 
@@ -87,7 +91,7 @@ def _imex_channels(settings: NvidiaSettings, driver_root: DriverRoot, host_root:
             settings.imex_channel_ids,
             driver_root.dev_root,
             is_required=settings.imex_required,
-            on_host=partial(_on_host, host_root),
+            on_host=partial(on_host, host_root),
         )
 
 
@@ -120,10 +124,6 @@ def _mps(resource: NvidiaResource, settings: NvidiaSettings, on_host: Callable[[
             "sharing using MPS is not supported for MIG devices"
         )
     return MpsSharing(resource.name, settings.mps_root, on_host)
-
-
-def _on_host(host_root: Path, path: Path) -> Path:
-    return host_root / path.relative_to(path.anchor)
 
 
 @contextmanager

@@ -292,7 +292,7 @@ class NvmlLibrary:
     def _text(self, size: int, name: str, *args: object) -> str:
         buffer = create_string_buffer(size)
         self._call(name, *args, buffer, size)
-        return buffer.value.decode()
+        return buffer.value.decode(errors="replace")
 
     def _given(self, kind: type[_T], name: str, *args: object) -> _T:
         """What a function writes where its last argument points to."""

@@ -47,6 +47,8 @@ __all__ = [
 class Registers(StrEnum):
     """When the stub registers without a command."""
 
+    UNTIL_CONNECTED = "until-connected"
+    """At its start and for each new kubelet; again after a refusal, and when its stream is lost."""
     ALWAYS = "always"
     """At its start, and again for each new kubelet."""
     ONCE = "once"
@@ -115,11 +117,18 @@ class Behaviour:
     """All that the stub needs to know.
 
     Attributes:
-        socket_name: Relative to the plugins' folder, with `Registers.FOUND` to ``plugins_registry``.
+        socket_name: Relative to the plugins' folder, with `Registers.FOUND` to ``plugins_registry``; ``{second}`` in it
+            is the time at which the socket is made.
         on_lost_stream: What the end of a stream does.
         watched_folder: Where a new ``kubelet.sock`` is waited for; the plugins' folder where it is None.
         files: Device -> the file that it is, on this machine; the other devices are always there.
         looks: When these files are looked for.
+        empties: Resources that it serves, too, each on a socket of its own and with an empty list.
+        has_topology: Whether a device without NUMA nodes has a topology, which is empty then.
+        names_whole_path: Whether the kubelet is given the absolute path of the socket.
+        resend_s: The interval in which the list is sent again, changed or not.
+        port: A TCP port that it has to have.
+        failure: The error for which it does not start.
     """
 
     resource_name: ResourceName
@@ -131,6 +140,12 @@ class Behaviour:
     watched_folder: Path | None = None
     files: Mapping[DeviceID, Path] = field(default_factory=dict)
     looks: Looks = Looks.ALWAYS
+    empties: tuple[ResourceName, ...] = ()
+    has_topology: bool = False
+    names_whole_path: bool = False
+    resend_s: float | None = None
+    port: int | None = None
+    failure: str | None = None
     answers: dict[Rpc, Answer] = field(default_factory=dict)
 
     def next_answer(self, rpc: Rpc) -> Answer:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
+
+from simkubelet.apis.numbers import FloatRange, IntRange
 
 from ..command.options import CommonOptions, common_options
 
@@ -46,7 +48,12 @@ Example:
     epilog=_EPILOG,
 )
 @click.option("--resource", default="example.com/device", show_default=True, metavar="NAME", help="The resource.")
-@click.option("--socket", "socket_name", default="stub.sock", show_default=True, metavar="NAME", help="The socket.")
+@click.option(
+    "--socket",
+    "socket_name",
+    metavar="NAME",
+    help="The socket, in which {second} is the time of its making.  [default: a name that no other instance has]",
+)
 @click.option(
     "--device",
     "devices",
@@ -58,11 +65,12 @@ Example:
 @click.option("--preferred-allocation", is_flag=True, help="Offer GetPreferredAllocation.")
 @click.option(
     "--registers",
-    type=click.Choice(["always", "once", "never", "found"]),
-    default="always",
+    type=click.Choice(["until-connected", "always", "once", "never", "found"]),
+    default="until-connected",
     show_default=True,
-    help="Register at the start and for each new kubelet, at the start only, or on command only; or have the socket "
-    "in plugins_registry, where the kubelet finds it.",
+    help="Register at the start and for each new kubelet, and again after a refusal or a lost stream; or without that "
+    "(always), at the start only, or on command only; or have the socket in plugins_registry, where the kubelet finds "
+    "it.",
 )
 @click.option(
     "--watches",
@@ -75,7 +83,8 @@ Example:
     type=click.Choice(["ignore", "exit", "hang"]),
     default="ignore",
     show_default=True,
-    help="When a stream of lists ends: go on, exit with status 1, or go on and never again notice a kubelet.",
+    help="When a stream of lists ends: do what --registers says, exit with status 1, or go on and never again notice a "
+    "kubelet.",
 )
 @click.option(
     "--file",
@@ -91,22 +100,26 @@ Example:
     show_default=True,
     help="A device is unhealthy while its file is missing, or not listed where it is missing at the start.",
 )
+@click.option(
+    "--empty",
+    "empties",
+    multiple=True,
+    metavar="NAME",
+    help="A further resource, with an empty list; repeatable.",
+)
+@click.option("--topology", "has_topology", is_flag=True, help="Give devices without NUMA nodes an empty topology.")
+@click.option("--whole-path", is_flag=True, help="Name the socket to the kubelet by its absolute path.")
+@click.option(
+    "--resend",
+    "resend_s",
+    type=FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Send the list again in this interval, changed or not.",
+)
+@click.option("--port", type=IntRange(1, 65535), metavar="NUMBER", help="Listen on this TCP port, too.")
+@click.option("--fails", metavar="TEXT", help="Log this error and then that it ends, and exit with status 1.")
 @common_options
-def command(
-    resource: str,
-    socket_name: str,
-    devices: tuple[str, ...],
-    pre_start: bool,
-    preferred_allocation: bool,
-    registers: str,
-    watches: Path | None,
-    on_lost_stream: str,
-    files: tuple[str, ...],
-    looks: str,
-    kubelet_dir: Path,
-    host_root: Path,
-    log_level: str,
-) -> int:
+def command(kubelet_dir: Path, host_root: Path, log_level: str, **described: Any) -> int:
     """Serve the resource that the options describe, and execute commands from standard input.
 
     Each line of standard input is a command as JSON (register again, list other devices, change an answer, end the
@@ -116,26 +129,14 @@ def command(
     # Imported here: gRPC is slow to load and --help does not need it.
     from .control import launch
 
-    behaviour = behaviour_of(
-        resource=resource,
-        socket_name=socket_name,
-        devices=devices,
-        pre_start=pre_start,
-        preferred_allocation=preferred_allocation,
-        registers=registers,
-        watches=watches,
-        on_lost_stream=on_lost_stream,
-        files=files,
-        looks=looks,
-        host_root=host_root,
-    )
+    behaviour = behaviour_of(host_root=host_root, **described)
     return launch(behaviour, CommonOptions(kubelet_dir, host_root, log_level))
 
 
 def behaviour_of(
     *,
     resource: str,
-    socket_name: str,
+    socket_name: str | None,
     devices: tuple[str, ...],
     pre_start: bool,
     preferred_allocation: bool,
@@ -144,16 +145,23 @@ def behaviour_of(
     on_lost_stream: str,
     files: tuple[str, ...],
     looks: str,
+    empties: tuple[str, ...],
+    has_topology: bool,
+    whole_path: bool,
+    resend_s: float | None,
+    port: int | None,
+    fails: str | None,
     host_root: Path,
     **others: object,
 ) -> Behaviour:
     """What the options of the command describe, by the command's own names for them; `others` say nothing about it."""
     from ..framework import PluginOptions, ResourceName
+    from ..framework.server import own_socket_name
     from .behaviour import Behaviour, Looks, OnLostStream, Registers
 
     return Behaviour(
         ResourceName(resource),
-        socket_name,
+        socket_name or own_socket_name(resource),
         PluginOptions(pre_start, preferred_allocation),
         tuple(_device(text) for text in devices),
         Registers(registers),
@@ -161,6 +169,12 @@ def behaviour_of(
         None if watches is None else host_root / str(watches).lstrip("/"),
         dict(_file(text, host_root) for text in files),
         Looks(looks),
+        empties=tuple(ResourceName(name) for name in empties),
+        has_topology=has_topology,
+        names_whole_path=whole_path,
+        resend_s=resend_s,
+        port=port,
+        failure=fails,
     )
 
 

@@ -97,7 +97,7 @@ class Control:
             calls.create_task(waits)
         return {"done": True}
 
-    async def _obey(self, command: Command) -> Coroutine[Any, Any, None] | None:
+    async def _obey(self, command: Command) -> Coroutine[Any, Any, object] | None:
         """Do what a command says; what waits for the kubelet is returned, so that the next command need not."""
         match command:
             case Register(resource, endpoint, version, service, times):

@@ -1,23 +1,25 @@
 """The stub at work: at most one server, on one socket, and as many registrations as its commands ask for.
 
-It has a DevicePlugin service of its own: the framework's is too well-behaved to hang, to lie or to fall silent.
+What it answers is in `service`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpcwire.messages import Code
-from simkubelet.apis.grpcwire.served_call import CallError, Method, UnaryMethod
+from simkubelet.apis.grpcwire.served_call import Method, UnaryMethod
 from simkubelet.apis.grpcwire.server import GrpcServer
 from simkubelet.apis.inotify import Mask, PathWatch
 from simkubelet.apis.pluginregistration import (
@@ -31,15 +33,15 @@ from simkubelet.apis.pluginregistration import (
 
 from ..errors import HostError
 from ..framework import DeviceList, Health
-from ..framework.client import REGISTRATION, RegistrationError, send
-from ..framework.server import methods_of, plugin_socket
+from ..framework.client import REGISTRATION, RegistrationError, is_listening, send
+from ..framework.server import own_socket_name, plugin_socket
 from ..framework.socket_watch import SocketWatch
-from .behaviour import Answer, Behaviour, Looks, OnLostStream, Registers, Rpc
+from .behaviour import Behaviour, Looks, OnLostStream, Registers, Rpc
+from .service import StubService
 
 __all__ = ["CRASHED", "Registration", "Reports", "Stub"]
 
-_ENVIRONMENT_VARIABLE = "STUB_DEVICES"
-"""Set in a container to the ids that it was given, joined by commas."""
+_log = logging.getLogger(__name__)
 
 CRASHED: Final = 2
 """The exit status of a Go program that panics."""
@@ -47,105 +49,10 @@ CRASHED: Final = 2
 _TURNS_OF_A_LOST_STREAM: Final = 16
 """Turns of the event loop from the end of a connection to that of its stream, with room."""
 
-_OnCall = Callable[[Rpc, Sequence[str]], None]
-"""Called with each call as it arrives, and the device ids that it names."""
+_PAUSE_S: Final = 1.0
+"""Between a refusal and the next try."""
 
-
-class _Service:
-    """Answers as its `Behaviour` says, for one server of the stub after the other."""
-
-    def __init__(
-        self, behaviour: Behaviour, on_call: _OnCall, on_lost_stream: Callable[[], None], crash: Callable[[], None]
-    ) -> None:
-        self._behaviour = behaviour
-        self._on_call = on_call
-        self._on_lost_stream = on_lost_stream
-        self._crash = crash
-        self._streams = 0
-        self._servers = 0
-        self._changed = asyncio.Event()
-
-    def methods(self) -> Mapping[str, Method]:
-        """What is served, by path."""
-        return methods_of(self._options, self._lists, self._allocate, self._preferred, self._pre_start)
-
-    def send_list(self, devices: DeviceList) -> None:
-        """Send a list on every open stream; later streams begin with it."""
-        self._behaviour.devices = devices
-        self._wake_streams()
-
-    def end_streams(self) -> None:
-        """End every open ListAndWatch stream; the server continues to serve."""
-        self._streams += 1
-        self._wake_streams()
-
-    def end_server(self) -> None:
-        """End every stream because its server stops, so that none of them is lost."""
-        self._servers += 1
-        self.end_streams()
-
-    async def _options(self, request: api.Empty) -> api.DevicePluginOptions:
-        """The options that the stub was started with."""
-        answer = await self._begin(Rpc.OPTIONS, ())
-        return api.DevicePluginOptions() if answer.is_empty else self._behaviour.options.to_message()
-
-    async def _lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
-        """The list, then each newer one, until `end_streams`."""
-        opened_with = self._servers
-        try:
-            answer = await self._begin(Rpc.LIST, ())
-            opened_in = self._streams
-            while opened_in == self._streams and not answer.is_empty:
-                changed = self._changed
-                yield api.ListAndWatchResponse(devices=[device.to_message() for device in self._behaviour.devices])
-                await changed.wait()
-        finally:
-            if opened_with == self._servers:
-                self._on_lost_stream()
-
-    async def _allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
-        """One answer for each container: its ids in `_ENVIRONMENT_VARIABLE`."""
-        asked = [list(container.devices_ids) for container in request.container_requests]
-        answer = await self._begin(Rpc.ALLOCATE, [device_id for ids in asked for device_id in ids])
-        response = api.AllocateResponse()
-        for device_ids in [] if answer.is_empty else asked:
-            response.container_responses.add(envs={_ENVIRONMENT_VARIABLE: ",".join(device_ids)})
-        return response
-
-    async def _preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
-        """For each container what it must have, then the first ids by name."""
-        offered = [device_id for asked in request.container_requests for device_id in asked.available_deviceIDs]
-        answer = await self._begin(Rpc.PREFERRED, offered)
-        response = api.PreferredAllocationResponse()
-        for asked in [] if answer.is_empty else request.container_requests:
-            required = list(asked.must_include_deviceIDs)
-            free = sorted(set(asked.available_deviceIDs) - set(required))
-            response.container_responses.add(deviceIDs=[*required, *free][: asked.allocation_size])
-        return response
-
-    async def _pre_start(self, request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
-        """Nothing to prepare."""
-        await self._begin(Rpc.PRE_START, list(request.devices_ids))
-        return api.PreStartContainerResponse()
-
-    async def _begin(self, rpc: Rpc, device_ids: Sequence[str]) -> Answer:
-        """Do what was ordered for a call before its answer."""
-        answer = self._behaviour.next_answer(rpc)
-        self._on_call(rpc, device_ids)
-        if answer.devices is not None:
-            self.send_list(answer.devices)
-        await asyncio.sleep(answer.after_s)
-        if answer.is_crash:
-            self._crash()
-        if answer.is_crash or answer.is_never:
-            await asyncio.Event().wait()
-        if answer.error is not None:
-            raise CallError(Code.UNKNOWN, answer.error)
-        return answer
-
-    def _wake_streams(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+_AT_ITS_START: Final = (Registers.ALWAYS, Registers.ONCE, Registers.UNTIL_CONNECTED)
 
 
 _FILES: Final = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ONLYDIR
@@ -159,6 +66,14 @@ def _listed(behaviour: Behaviour, devices: DeviceList) -> DeviceList:
     return tuple(
         device._replace(health=Health.UNHEALTHY) if device.device_id in missing else device for device in devices
     )
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("", port))
+    except OSError as error:
+        reason = f"cannot listen on TCP port {port}: {os.strerror(error.errno or 0)}"
+        raise HostError(f"{reason}; end what has it, or name another") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +101,8 @@ class _Cause(Enum):
 
     NEW_KUBELET = auto()
     LOST_STREAM = auto()
+    NO_STREAM = auto()
+    REFUSED = auto()
 
 
 class Stub:
@@ -211,24 +128,54 @@ class Stub:
         self.behaviour = behaviour
         self._kubelet_socket = plugin_socket(kubelet_dir, api.KUBELET_SOCKET_NAME)
         is_found = behaviour.registers is Registers.FOUND
-        self._socket = plugin_socket(
-            kubelet_dir.parent / PLUGINS_REGISTRY if is_found else kubelet_dir, behaviour.socket_name
-        )
+        self._folder = kubelet_dir.parent / PLUGINS_REGISTRY if is_found else kubelet_dir
+        self._socket = self._named_now()
         self._reports = reports
+        self._others = [
+            Stub(
+                replace(behaviour, resource_name=name, socket_name=own_socket_name(name), devices=(), empties=()),
+                kubelet_dir,
+                reports,
+                crash,
+            )
+            for name in behaviour.empties
+        ]
         self._causes: asyncio.Queue[_Cause] = asyncio.Queue()
-        lost_stream = partial(self._causes.put_nowait, _Cause.LOST_STREAM)
-        self._service = _Service(behaviour, reports.called, lost_stream, crash or partial(os._exit, CRASHED))
+        self._service = StubService(
+            behaviour,
+            reports.called,
+            partial(self._causes.put_nowait, _Cause.LOST_STREAM),
+            partial(self._causes.put_nowait, _Cause.NO_STREAM),
+            crash or partial(os._exit, CRASHED),
+        )
         self._server: GrpcServer | None = None
+        self._is_accepted = False
+        """Whether the latest registration of its own was."""
 
     async def run(self) -> None:
-        """Serve, register and do again what the behaviour says, until cancelled or until a lost stream ends it."""
+        """Serve, register and do again what the behaviour says, until cancelled or until a lost stream ends it.
+
+        Raises:
+            HostError: its socket or its port cannot be had.
+        """
+        if self.behaviour.failure is not None:
+            _log.error("%s", self.behaviour.failure)
+            _log.info("Shutting down.")
+            return
+        with ExitStack() as held:
+            if self.behaviour.port is not None:
+                held.enter_context(_listening(self.behaviour.port))
+            await self._work()
+
+    async def _work(self) -> None:
         devices = self.behaviour.devices
         with SocketWatch(self.behaviour.watched_folder or self._kubelet_socket.parent) as watch:
             self.behaviour.devices = _listed(self.behaviour, devices)
             await self.start_server()
-            if self.behaviour.registers in (Registers.ALWAYS, Registers.ONCE):
-                await self.register()
+            if self.behaviour.registers in _AT_ITS_START:
+                await self._register_by_itself()
             tasks = [asyncio.create_task(self._act()), asyncio.create_task(self._follow_kubelets(watch))]
+            tasks += [asyncio.create_task(other.run()) for other in self._others]
             if self.behaviour.files and self.behaviour.looks is Looks.ALWAYS:
                 tasks.append(asyncio.create_task(self._follow_files(devices)))
             try:
@@ -237,6 +184,8 @@ class Stub:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                for other in self._others:
+                    await other.stop_server()
             for task in done:
                 task.result()
 
@@ -267,14 +216,29 @@ class Stub:
         """Act on each cause, one after the other; return when a lost stream is to end the process."""
         while True:
             cause = await self._causes.get()
-            if cause is _Cause.NEW_KUBELET and self.behaviour.registers is Registers.ALWAYS:
-                # The new kubelet has removed the socket.
+            if self._registers_for(cause):
+                # A new kubelet has removed the socket, and a stream that has ended opens only with another server.
                 await self.stop_server()
-                await self.register()
+                await self._register_by_itself()
             elif cause is _Cause.LOST_STREAM and self.behaviour.on_lost_stream is OnLostStream.EXIT:
                 return
             elif cause is _Cause.LOST_STREAM and self.behaviour.on_lost_stream is OnLostStream.HANG:
                 await asyncio.Event().wait()
+
+    def _registers_for(self, cause: _Cause) -> bool:
+        """Whether it registers again; what has happened since the cause may have made that needless."""
+        if cause is _Cause.NEW_KUBELET:
+            return self.behaviour.registers in (Registers.ALWAYS, Registers.UNTIL_CONNECTED)
+        if self.behaviour.registers is not Registers.UNTIL_CONNECTED or cause is _Cause.LOST_STREAM:
+            return False
+        is_needed = not self._is_accepted if cause is _Cause.REFUSED else self._server is not None
+        return is_needed and is_listening(self._kubelet_socket)
+
+    async def _register_by_itself(self) -> None:
+        """Register, and see to it that a refusal is not the end where the behaviour says so."""
+        self._is_accepted = await self.register()
+        if not self._is_accepted and self.behaviour.registers is Registers.UNTIL_CONNECTED:
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._causes.put_nowait, _Cause.REFUSED)
 
     async def start_server(self) -> None:
         """Serve on the socket, in the place of whatever has its name; nothing happens where the stub serves already.
@@ -287,6 +251,7 @@ class Stub:
         if self._server is not None and self._socket.exists():
             return
         await self.stop_server()
+        self._socket = self._named_now()
         server = GrpcServer({**self._service.methods(), **self._methods_for_a_kubelet_that_finds_it()})
         try:
             self._socket.unlink(missing_ok=True)
@@ -295,6 +260,15 @@ class Stub:
             reason = error.strerror
             raise HostError(f"cannot make the socket {self._socket}: {reason}; check its permissions") from error
         self._server = server
+
+    def _named_now(self) -> Path:
+        """The path of a socket that is made now."""
+        return plugin_socket(self._folder, self.behaviour.socket_name.replace("{second}", f"{time.time():.0f}"))
+
+    @property
+    def _endpoint(self) -> str:
+        """What the kubelet is told of the socket."""
+        return str(self._socket) if self.behaviour.names_whole_path else self._socket.name
 
     async def stop_server(self) -> None:
         """Stop serving: streams break off, the socket goes; may be called in any state."""
@@ -317,22 +291,32 @@ class Stub:
         version: str = api.VERSION,
         service: str = REGISTRATION,
         times: int = 1,
-    ) -> None:
-        """Call Register, by default with the stub's own resource and socket; serve first."""
+    ) -> bool:
+        """Call Register, by default with the stub's own resource and socket; serve first.
+
+        Returns:
+            Whether the last call was accepted.
+        """
         await self.start_server()
         registration = Registration(
-            resource or self.behaviour.resource_name, endpoint or self.behaviour.socket_name, version, service
+            resource or self.behaviour.resource_name, endpoint or self._endpoint, version, service
         )
         request = api.RegisterRequest(
-            version=registration.version, endpoint=registration.endpoint, resource_name=registration.resource
+            version=registration.version,
+            endpoint=registration.endpoint,
+            resource_name=registration.resource,
+            options=self.behaviour.options.to_message(),
         )
+        error = ""
         for _ in range(times):
             try:
                 await send(request, self._kubelet_socket, service)
-            except RegistrationError as error:
-                self._reports.registered(registration, str(error))
+            except RegistrationError as refusal:
+                error = str(refusal)
             else:
-                self._reports.registered(registration, "")
+                error = ""
+            self._reports.registered(registration, error)
+        return not error
 
     def send_list(self, devices: DeviceList) -> None:
         """Send a list on every open stream."""
@@ -357,9 +341,14 @@ class Stub:
         }
 
     async def _info(self, request: InfoRequest) -> PluginInfo:
-        return PluginInfo(type=DEVICE_PLUGIN_TYPE, name=self.behaviour.resource_name, supported_versions=[api.VERSION])
+        return PluginInfo(
+            type=DEVICE_PLUGIN_TYPE,
+            name=self.behaviour.resource_name,
+            endpoint=self._endpoint if self.behaviour.names_whole_path else "",
+            supported_versions=[api.VERSION],
+        )
 
     async def _found(self, request: RegistrationStatus) -> RegistrationStatusResponse:
-        registration = Registration(self.behaviour.resource_name, self.behaviour.socket_name)
+        registration = Registration(self.behaviour.resource_name, self._endpoint)
         self._reports.registered(registration, "" if request.plugin_registered else request.error)
         return RegistrationStatusResponse()

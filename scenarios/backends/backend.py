@@ -28,6 +28,11 @@ class Patience(Protocol):
         """
         ...
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether it is used up on a machine so busy that the processes had little of it; then that says nothing."""
+        ...
+
 
 class Backend(Protocol):
     """One world for one story, an async context manager.

@@ -6,7 +6,6 @@ Only batches are under way, never their results: whatever ends this process, a s
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -18,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from simkubelet.model.errors import HostError, SimkubeletError
 
-from ..backends.world.folders import CAMPAIGN_PREFIX, SHARED_MEMORY, new_folder, remove_left
+from ..backends.world.folders import CAMPAIGN_PREFIX, default_place, new_folder, remove_left
 from .player import Played, play_batch
 from .results import Results
 from .shrinker import Shrunk, shrink
@@ -79,6 +78,9 @@ class Campaign:
                 raise HostError(
                     f"{_reason(error)}; the results are kept: run the same command again to go on"
                 ) from None
+            finally:
+                # Before their folder goes.
+                self.workers.end()
 
     def _play(self, folder: Path | None) -> None:
         numbers = self.results.missing(self.most)
@@ -145,7 +147,7 @@ def _folder(is_local: bool) -> Iterator[Path | None]:
     if not is_local:
         yield None
         return
-    place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    place = default_place()
     remove_left(place, CAMPAIGN_PREFIX)
     folder = new_folder(place, CAMPAIGN_PREFIX)
     try:

@@ -18,12 +18,13 @@ import click
 
 from simkubelet.host import is_unread, one_line
 from simkubelet.model.errors import HostError, PluginError, UnreadError
+from simkubelet.model.words import number_of
 
 from ..play.interruption import Interrupted
 from ..report.written import Kind, make_folder, make_place, page_in, written_for
 from .campaign import Campaign
 from .results import Results
-from .workers import Workers, dask_workers, local_workers
+from .workers import Workers, dask_workers, local_workers, nothing
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_EACH_S: Final = 10.0
@@ -70,7 +71,7 @@ def run_campaign(settings: Settings) -> int:
     with Results(settings.results, settings.seed, secrets.randbits(31)) as results:
         before = results.count
         progress = _Progress(results, before, began)
-        about = f"seed {results.seed}, {before:,} stories played before; the results are in {settings.results}"
+        about = f"seed {results.seed}, {_stories(before)} played before; the results are in {settings.results}"
         click.echo(one_line(about))
         try:
             with _interruptible(), _workers(settings) as workers:
@@ -95,7 +96,7 @@ def _interruptible() -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for one in _SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+            signal.signal(one, nothing)
         raise Interrupted(signal.Signals(number))
 
     before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
@@ -132,7 +133,12 @@ class _Progress:
             self._next = now + _SHOW_EACH_S
             count = self._results.count
             rate = (count - self._before) / (now - self._began)
-            click.echo(f"{count:,} stories, {rate:.1f} a second, {len(self._shown)} findings", err=True)
+            found = number_of(len(self._shown), "finding")
+            click.echo(f"{_stories(count)}, {rate:.1f} a second, {found}", err=True)
+
+
+def _stories(count: int) -> str:
+    return number_of(count, "story", "stories")
 
 
 def _finish(results: Results, settings: Settings, before: int, wall_s: float) -> None:
@@ -150,15 +156,16 @@ def _finish(results: Results, settings: Settings, before: int, wall_s: float) ->
         with written_for("--report", settings.page):
             write_page(settings.page, results)
     played = results.count - before
-    click.echo(f"{results.count:,} stories, {played:,} of them in this run: {played / max(wall_s, 1e-9):.1f} a second")
+    click.echo(f"{_stories(results.count)}, {played:,} of them in this run: {played / max(wall_s, 1e-9):.1f} a second")
     for outcome, count in results.outcomes().items():
         click.echo(f"  {count:,} {_WORDS[outcome]}")
     for finding in findings:
-        click.echo(one_line(f"{finding.count:,} times: {finding.reason}"))
+        click.echo(one_line(f"{number_of(finding.count, 'time')}: {finding.reason}"))
         if finding.shrunk is None:
             click.echo(f"  first in story {finding.number}")
         else:
             path = settings.findings / f"{finding.shrunk.name}.yaml"
             again = "" if finding.shrunk.is_repeated else ", which did not fail again when played alone"
-            click.echo(one_line(f"  simkubelet run {path}: {finding.shrunk.steps} steps{again}"))
+            steps = number_of(finding.shrunk.steps, "step")
+            click.echo(one_line(f"  simkubelet run {path}: {steps}{again}"))
     sys.stdout.flush()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Self
 
 from simkubelet.model.errors import HostError, InputError
 
+from ..report.written import FULL
 from .player import Played
 from .shrinker import Shrunk
 
@@ -108,7 +109,8 @@ class Results:
         try:
             lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         except OSError as error:
-            raise InputError(f"--results: {self._path} cannot be opened: {error.strerror}") from None
+            kind = HostError if error.errno in FULL else InputError
+            raise kind(f"--results: {self._path} cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -71,7 +71,7 @@ def all_checks() -> tuple[Check, ...]:
 
 
 def selected(checks: Iterable[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
-    """Those checks that some pattern of `only` names, and none of `skip`.
+    """Those checks that some pattern of `only` names, and those that they need; none that some of `skip` names.
 
     Args:
         checks: To choose from.
@@ -88,14 +88,22 @@ def selected(checks: Iterable[Check], only: Sequence[str], skip: Sequence[str]) 
                 raise InputError(
                     f"{option}: no check '{pattern}'; 'simkubelet conform --list' shows them and their groups"
                 )
-    left = tuple(
-        check
-        for check in known
-        if (not only or any(_names(one, check) for one in only)) and not any(_names(one, check) for one in skip)
-    )
+    chosen = [check for check in known if not only or any(_names(one, check) for one in only)]
+    wanted = with_needed(known, {check.id for check in chosen if not any(_names(one, check) for one in skip)})
+    left = tuple(check for check in known if check.id in wanted and not any(_names(one, check) for one in skip))
     if not left:
         raise InputError("--only and --skip leave no check; 'simkubelet conform --list' shows all")
     return left
+
+
+def with_needed(checks: Iterable[Check], ids: Iterable[str]) -> frozenset[str]:
+    """Ids of checks, with those of all that have to be passed first, as far as `checks` has them."""
+    by_id, found, waiting = {check.id: check for check in checks}, set[str](), list(ids)
+    while waiting:
+        if (one := waiting.pop()) in by_id and one not in found:
+            found.add(one)
+            waiting += by_id[one].spec.needs.passed
+    return frozenset(found)
 
 
 def _names(pattern: str, check: Check) -> bool:

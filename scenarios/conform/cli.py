@@ -15,6 +15,8 @@ from simkubelet.apis.numbers import IntRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
     from .checks import Check
     from .report import Report
     from .tested_plugin import Subject
@@ -22,12 +24,27 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+def _checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers for a check: the groups, and the ids."""
+    from ..play.completion import offered
+    from .checks import all_checks
+
+    found = [check.id for check in all_checks()]
+    return offered((*(name.partition("/")[0] for name in found), *found), incomplete)
+
+
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--list", "is_list", is_flag=True, help="List the checks, and start nothing.")
 @click.option("--profile", type=_FILE, metavar="FILE", help="What the plugin claims and needs, see below.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only these checks: a group, an id, or either with *.")
-@click.option("--skip", multiple=True, metavar="PATTERN", help="Not these checks.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    shell_complete=_checks,
+    help="Only these checks, and those they need: a group, an id, or either with *.",
+)
+@click.option("--skip", multiple=True, metavar="PATTERN", shell_complete=_checks, help="Not these checks.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
 @click.option(
     "--report",
@@ -36,13 +53,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="DIR",
     help="Write a page with a timeline of each check to DIR/index.html.",
 )
-@click.option("-n", "count", type=IntRange(1, 64), help="Checks at a time (default: three for each core, at most 8).")
+@click.option("-n", "count", type=IntRange(1, 64), help="Checks at a time (default: eight for each core, at most 16).")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here (default: a temporary folder; sockets need short paths).",
+    help="Make the nodes' folders here (default: $TMPDIR if set, else /dev/shm if it has room, else /tmp; sockets need "
+    "short paths).",
 )
 @click.pass_context
 def conform(
@@ -62,8 +80,7 @@ def conform(
 
     COMMAND starts the plugin as its container would. It sees the node's paths (/var/lib/kubelet/device-plugins) and
     the files of this machine. It is started once to see what it registers and lists, and then for each check on a node
-    of its own: the kubelet restarts, breaks the stream, hangs; the plugin is stopped, or runs twice. Needs root or user
-    namespaces, as foreign plugins of stories do.
+    of its own: the kubelet restarts, breaks the stream, hangs; the plugin is stopped, or runs twice.
 
     \b
     Examples:
@@ -78,7 +95,7 @@ def conform(
       count: 2                            # devices of it
       gpus: {profile: t4, count: 2}       # fake GPUs of the node; amd, iluvatar, files as in stories
       env: {DP_DISABLE_HEALTHCHECKS: ""}
-      break: {fail: {gpu: 0, lost: true}} # a step of a story that breaks a device
+      break: {fail: {gpu: 0, xid: 79}}    # a step of a story that breaks a device
       heal: {heal: {gpu: 0}}              # or of this machine: {runCommand: {command: [./heal.sh]}}
       breaks: 1                           # how many devices become unhealthy
       annotations: {example.com/gpu: "0"} # of each pod, as the plugin's own scheduler writes them

@@ -49,19 +49,23 @@ class Profile(Part):
         count: How many devices of it the node has; by default as many as the plugin's first list.
         env: Added to the plugin's environment.
         api: Whether the plugin talks to the API server.
+        host_network: Whether it uses the host's network, as one with ``api`` does; else it has a loopback device.
         annotations: Added to each pod of a check, where the plugin reads what a scheduler of its own writes there.
         gpus: NVIDIA GPUs of the node, as in a story; `amd`, `iluvatar` and `files` likewise.
-        break_: A step of a story that breaks a device, such as ``fail: {gpu: 0, lost: true}``.
+        break_: A step of a story that breaks a device, such as ``fail: {gpu: 0, xid: 79}``.
         heal: A step that heals it.
         breaks: How many devices that step makes unhealthy.
         many: How it lists many devices.
         wait: How long it may take to register again or to report a health; by default 15s, after a refusal 45s.
+        watch: How long its lists are watched for one that is sent again; by default a little more than a minute, which
+            is the longest period that is common. A plugin keeps real time, and so does this.
     """
 
     resource: ResourceName | None = None
     count: Count | None = None
     env: Env = Field(default_factory=dict)
     api: StrictBool = False
+    host_network: StrictBool = False
     annotations: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     gpus: GpuSpec | None = None
     amd: AmdSpec | None = None
@@ -72,6 +76,7 @@ class Profile(Part):
     breaks: Annotated[Count, Field(ge=1)] = 1
     many: Many | None = None
     wait: Annotated[StrictStr | None, AfterValidator(_duration)] = None
+    watch: Annotated[StrictStr, AfterValidator(_duration)] = "61s"
 
     @property
     def with_many(self) -> Profile:
@@ -97,9 +102,8 @@ class Profile(Part):
         return {key: step for key, step in given.items() if step is not None}
 
     def on(self, node: NodeSpec) -> NodeSpec:
-        """A node of a check with what the plugin needs."""
-        given = {key: value for key in ("gpus", "amd", "iluvatar") if (value := getattr(self, key)) is not None}
-        return node.model_copy(update={**given, "files": (*node.files, *self.files)})
+        """A node of a check with what the plugin needs, in place of what the check's own plugin does."""
+        return node.model_copy(update={key: getattr(self, key) for key in ("gpus", "amd", "iluvatar", "files")})
 
     def in_step(self, step: Step) -> Step:
         """A step of a check as the plugin needs it: its own where the check leaves it open, and its pods annotated."""

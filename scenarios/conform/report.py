@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from simkubelet.host import one_line
+from simkubelet.model.words import number_of
 
 from ..play.console import counted, print_line, result_line
 from ..play.failure import failure_lines
@@ -24,11 +25,12 @@ from .tested_plugin import Subject
 _STYLES: Final = {
     Status.PASSED: "bold green",
     Status.FAILED: "bold red",
-    Status.WARNING: "bold magenta",
-    Status.UNKNOWN: "bold yellow",
+    Status.WARNING: "bold yellow",
+    Status.UNKNOWN: "bold magenta",
     Status.SKIPPED: "cyan",
 }
 _SHOWN: Final = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
+_GRAVEST_FIRST: Final = (*_SHOWN, Status.PASSED, Status.SKIPPED)
 _PAGE: Final = "docs/conformance.md"
 
 
@@ -74,7 +76,9 @@ class Report:
         options = ", ".join(sorted(subject.options)) or "none"
         others = [resource for resource in subject.resources if resource != subject.resource]
         beside = f"; it also registers {', '.join(others)}" if others else ""
-        self._print(Text(one_line(f"{subject.resource}: {subject.count} devices; options: {options}{beside}")))
+        self._print(
+            Text(one_line(f"{subject.resource}: {number_of(subject.count, 'device')}; options: {options}{beside}"))
+        )
 
     def add(self, result: Result) -> None:
         """Take a result and print its line."""
@@ -97,9 +101,11 @@ class Report:
         self._print(Text())
         for group, title in GROUPS.items():
             self._show_group(title, [result for result in results if result.check.group == group])
-        for result in results:
+        unmeasured = skipped_for(results)
+        for result in gravest_first(results):
             if result.status in _SHOWN:
-                self._print(Text("\n".join(("", *result_lines(result)))))
+                lines = result_lines(result, unmeasured.get(result.check.id, ()))
+                self._print(Text("\n".join(("", *lines))))
         self._print(Text(f"\n{totals(results, time.monotonic() - self._began_s)}"))
 
     def _write(self, results: Sequence[Result] = ()) -> None:
@@ -111,15 +117,17 @@ class Report:
     def _write_page(self, directory: Path, results: Sequence[Result]) -> None:
         from ..report.page import Reported, write_report
 
+        unmeasured = skipped_for(results)
         checks = [
             Reported(
                 result.verdict,
                 result.check.summary,
                 {"sim": result.events},
-                notes=advice(result) if result.status in _SHOWN else (),
+                notes=advice(result, unmeasured.get(result.check.id, ())) if result.status in _SHOWN else (),
                 word=result.status.upper(),
+                is_warning=result.status is Status.WARNING,
             )
-            for result in results
+            for result in gravest_first(results)
         ]
         write_report(directory, checks, time.monotonic() - self._began_s, "simkubelet conform")
 
@@ -127,8 +135,8 @@ class Report:
         if results:
             self._print(Text(title, style="bold"))
         for result in results:
-            name, about = result.check.id.partition("/")[2], result.verdict.reason or result.check.summary
-            word, style = _word(result)
+            name, (word, style) = result.check.id.partition("/")[2], _word(result)
+            about = result.verdict.reason if result.status is Status.SKIPPED else result.check.summary
             self._print(Text.assemble(f"  {name:<28} ", (f"{word:<7}", style), one_line(f" {about}")))
 
     def _print(self, text: Text) -> None:
@@ -145,17 +153,34 @@ def _write_junit(path: Path, results: Sequence[Result]) -> None:
     path.write_bytes(junit_xml(results))
 
 
-def result_lines(result: Result) -> list[str]:
-    """What there is to know about a check that did not pass."""
+def gravest_first(results: Sequence[Result]) -> list[Result]:
+    """Results in the order in which they are read: failures first, and of these the causes of what was skipped."""
+    causes = skipped_for(results)
+    return sorted(results, key=lambda one: (_GRAVEST_FIRST.index(one.status), one.check.id not in causes))
+
+
+def skipped_for(results: Iterable[Result]) -> Mapping[str, Sequence[str]]:
+    """Id of a check that did not pass -> those that were skipped for it."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        if result.cause:
+            found.setdefault(result.cause, []).append(result.check.id)
+    return found
+
+
+def result_lines(result: Result, unmeasured: Sequence[str] = ()) -> list[str]:
+    """What there is to know about a check that did not pass, and for which `unmeasured` ones were skipped."""
     head = f"{result.status.upper()} {result.check.id}: {result.check.summary}"
-    evidence = failure_lines(result.verdict) or (result.verdict.reason,)
-    return [one_line(line) for line in (head, *(f"  {line}" for line in (*evidence, *advice(result))))]
+    notes = advice(result, unmeasured)
+    lines = failure_lines(result.verdict, notes) or (result.verdict.reason, *notes)
+    return [one_line(line) for line in (head, *(f"  {line}" for line in lines))]
 
 
-def advice(result: Result) -> tuple[str, ...]:
+def advice(result: Result, unmeasured: Sequence[str] = ()) -> tuple[str, ...]:
     """What helps the author of a plugin that does not pass a check, a line each."""
     spec = result.check.spec
     return (
+        *((f"skipped until it passes: {', '.join(unmeasured)}",) if unmeasured else ()),
         f"what kubelets do (since {spec.since}): {_one_line(spec.kubelet)}",
         f"why it matters: {_one_line(spec.why)}",
         f"how to fix it: {_one_line(spec.fix)}",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from simkubelet.model.errors import InputError, PluginError
-from simkubelet.model.events import DevicesListed
+from simkubelet.model.events import DevicesListed, PluginRegistered
+from simkubelet.model.words import number_of
 
 from ..backends.sim.backend import SimBackend
+from ..backends.world.logs import exit_message
 from ..evaluation.verdict import single_errors
 from ..story.check_spec import Needs, StandsFor
 from ..story.document import Document, load
@@ -21,6 +24,7 @@ from ..story.specs import PluginSpec
 from ..trace.snapshot import Snapshot
 from .checks import Check
 from .profile import Profile
+from .unlisted import hint_for, why_unlisted
 
 NAME: Final = "plugin"
 """The plugin of a check in whose place the one under test is run; others whose names begin so are further ones."""
@@ -37,7 +41,7 @@ class Subject:
         profile: What the user says of it.
         resource: The resource that is checked.
         count: How many healthy devices of it the plugin lists.
-        resources: All that it registers.
+        resources: All that it registers, also those of which it has no device.
         options: What it has on, in a story's words.
         profile_path: The file with the profile, if there is one.
     """
@@ -60,6 +64,7 @@ class Subject:
             "remaining": remaining,
             "resources": len(self.resources),
             "streams": 2 * len(self.resources),
+            "watch": self.profile.watch,
             **({} if self.profile.wait is None else {"wait": self.profile.wait}),
         }
 
@@ -72,7 +77,7 @@ class Subject:
         """Why a check with these needs does not apply to the plugin; empty where it does."""
         steps = self.profile.steps
         if self.count < needs.devices:
-            return f"needs {needs.devices} devices; the plugin lists {self.count}"
+            return f"needs {number_of(needs.devices, 'device')}; the plugin lists {self.count}"
         if needs.pre_start and "preStart" not in self.options:
             return "the plugin does not ask for PreStartContainer"
         if needs.preferred_allocation and "preferredAllocation" not in self.options:
@@ -105,7 +110,7 @@ class Subject:
     def _in_place_of(self, plugin: PluginSpec) -> PluginSpec:
         if not plugin.name.startswith(NAME):
             return plugin
-        return PluginSpec(
+        spec = PluginSpec(
             name=plugin.name,
             command=self.command,
             tap=plugin.tap,
@@ -113,6 +118,8 @@ class Subject:
             api=self.profile.api,
             env={**plugin.env, **self.profile.env},
         )
+        # Many checks run at a time, and a plugin may listen on a port.
+        return spec if self.profile.host_network else spec.in_own_network()
 
 
 async def discovered(subject: Subject, directory: Path | None) -> Subject:
@@ -136,18 +143,24 @@ async def discovered(subject: Subject, directory: Path | None) -> Subject:
         async with world:
             return await _probed(subject, world)
     except BaseExceptionGroup as errors:
-        raise next(single_errors(errors.subgroup(InputError) or errors)) from None
+        error = next(single_errors(errors.subgroup(InputError) or errors))
+        hint = hint_for(subject.command, subject.profile, world.trace, str(error))
+        if isinstance(error, PluginError) and hint not in str(error):
+            raise PluginError(f"{error}; {hint}") from None
+        raise error from None
 
 
 async def _probed(subject: Subject, world: SimBackend) -> Subject:
     patience = world.patience(_REGISTERS_WITHIN_S)
+    # A wait of a story takes longer where the machine is busy; this one is what the error says.
+    end_s = time.monotonic() + _REGISTERS_WITHIN_S
     await world.observe()
-    while not _listed(world) and await patience.wait():
+    while not _listed(world) and time.monotonic() < end_s and await patience.wait():
         await world.observe()
-    settling = world.patience(_SETTLES_WITHIN_S)
+    settling = world.patience(_SETTLES_WITHIN_S if _listed(world) else 0)
     while await settling.wait():
         await world.observe()
-    return _found(subject, await world.observe(), _listed(world))
+    return _found(subject, world, await world.observe())
 
 
 def _listed(world: SimBackend) -> dict[str, int]:
@@ -156,24 +169,20 @@ def _listed(world: SimBackend) -> dict[str, int]:
     return {resource: count for resource, count in sorted(listed.items()) if count}
 
 
-def _found(subject: Subject, snapshot: Snapshot, listed: Mapping[str, int]) -> Subject:
-    (plugin,) = snapshot.plugins
-    if plugin.refusal:
-        raise PluginError(f"the kubelet refuses the plugin's registration: {plugin.refusal}")
-    if plugin.registrations == 0:
+def _found(subject: Subject, world: SimBackend, snapshot: Snapshot) -> Subject:
+    (plugin,), listed = snapshot.plugins, _listed(world)
+    if not listed:
+        said = exit_message(world.node(plugin.node).plugin_logs / f"{NAME}.log")
         raise PluginError(
-            f"the plugin has not registered within {_REGISTERS_WITHIN_S:g} s; does it dial "
-            "/var/lib/kubelet/device-plugins/kubelet.sock, which is a socket of the simulated kubelet for it?"
+            why_unlisted(subject.command, subject.profile, plugin, world.trace, said, _REGISTERS_WITHIN_S)
         )
     wanted = subject.profile.resource
-    if not listed:
-        raise PluginError(
-            "the plugin registers, but lists no device; which devices does it need? see --profile (gpus, files)"
-        )
     if wanted is not None and wanted not in listed:
         raise PluginError(
             f"the plugin lists no device of {wanted}, which the profile names; it lists {', '.join(listed)}"
         )
     resource = wanted or next(iter(listed))
     count = listed[resource] if subject.profile.count is None else subject.profile.count
-    return replace(subject, resource=resource, count=count, resources=tuple(listed), options=frozenset(plugin.options))
+    registered = sorted({event.resource for event in world.trace.of(PluginRegistered)})
+    options = frozenset(plugin.options)
+    return replace(subject, resource=resource, count=count, resources=tuple(registered), options=options)

@@ -38,7 +38,7 @@ Source: devicemanager/manager.go, ``PluginDisconnected`` (kubernetes v1.36.0, v1
 
 
 def inconsistencies(node: NodeView, snapshot: Snapshot, trace: Trace) -> Mismatches:
-    """Yield what does not agree; nothing of a kubelet that does not run but for the devices in running containers.
+    """Yield what does not agree; for a stopped kubelet only devices in running containers are checked.
 
     - No device is held by two pods, or is in the environment of two running pods.
     - The published amounts are those of the latest lists of connected plugins, and GetAllocatableResources has these

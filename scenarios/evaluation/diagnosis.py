@@ -9,6 +9,7 @@ from simkubelet.model.events import (
     KubeletCrashed,
     KubeletStarted,
     KubeletStopped,
+    PluginDisconnected,
     PluginRegistered,
     RegistrationRefused,
 )
@@ -31,6 +32,7 @@ def diagnoses(entries: Sequence[Entry], plugins: Iterable[PluginView], subject: 
         *_kubelets(entries),
         *_ended(entries, plugins),
         *_refused(entries),
+        *_lost_streams(entries, plugins),
         *_silent(plugins),
         *_not_registered_again(entries, plugins),
         *_warned(entries, subject),
@@ -61,7 +63,7 @@ def _ended(entries: Sequence[Entry], plugins: Iterable[PluginView]) -> Iterator[
         if plugin.state in (PluginState.WAITING, PluginState.EXITED) and (plugin.node, plugin.name) in latest:
             time_s, event = latest[plugin.node, plugin.name]
             how = f"was killed by signal {-event.status}" if event.status < 0 else f"exited with status {event.status}"
-            said = f", its last line: {event.said}" if event.said else ""
+            said = f"; its log says: {event.said}" if event.said else ""
             yield f"plugin '{plugin.name}' {how} at {time_s:.3f} s and does not run now{said}"
 
 
@@ -74,6 +76,26 @@ def _refused(entries: Sequence[Entry]) -> Iterator[str]:
     for (node, resource), event in latest.items():
         if isinstance(event, RegistrationRefused):
             yield f"the kubelet of '{node}' refused the registration of '{resource}': {event.message}"
+
+
+def _lost_streams(entries: Sequence[Entry], plugins: Iterable[PluginView]) -> Iterator[str]:
+    """Resources whose stream of lists has ended, though plugins run there and the kubelet does."""
+    running = {plugin.node for plugin in plugins if plugin.state is PluginState.RUNNING}
+    lost: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        match entry.event:
+            case PluginDisconnected(node=node, resource=resource, said=said) if said:
+                lost[node, resource] = entry
+            case PluginRegistered(node=node, resource=resource):
+                lost.pop((node, resource), None)
+            case KubeletStopped(node=node) | KubeletCrashed(node=node):
+                lost = {place: one for place, one in lost.items() if place[0] != node}
+    for (node, resource), entry in lost.items():
+        if node in running and isinstance(entry.event, PluginDisconnected):
+            yield (
+                f"the plugin's ListAndWatch of '{resource}' ended at {entry.time_s:.3f} s, and it has not registered "
+                f"again: {entry.event.said}"
+            )
 
 
 def _silent(plugins: Iterable[PluginView]) -> Iterator[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, Final
 
+from simkubelet.model.words import number_of
+
 from ..story.expectations import Expectation, Growth, NodeExpectation, PluginExpectation, PodExpectation
 from ..story.expected_values import ABSENT, CheckpointContent
 from ..story.part import format_duration
@@ -154,7 +156,7 @@ def _kept_contract(wanted: PluginExpectation, plugin: PluginView) -> Mismatches:
 
 def _growth(wanted: Growth, measured: Sequence[PluginMeasured]) -> Mismatches:
     if len(measured) < 2:
-        yield Mismatch(("growth",), "a plugin that was measured twice", f"measured {len(measured)} times")
+        yield Mismatch(("growth",), "a plugin that was measured twice", f"measured {number_of(len(measured), 'time')}")
         return
     before, now = measured[0], measured[-1]
     for key, most, first, last, unit in (

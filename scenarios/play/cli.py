@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from simkubelet.apis.numbers import IntRange
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from .completion import stories_and_files, tags_of_stories, versions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -51,17 +49,6 @@ def duration(context: click.Context, parameter: click.Parameter, value: str | No
         raise click.BadParameter(str(error)) from error
 
 
-def stories_and_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What a shell offers for a story: built-in names and topics, and files."""
-    from click.shell_completion import CompletionItem
-
-    from ..story.stories import builtin
-
-    topics = dict.fromkeys(f"{name.partition('/')[0]}/" for name in builtin() if "/" in name)
-    fitting = [name for name in (*topics, *builtin()) if name.startswith(incomplete)]
-    return [CompletionItem(incomplete, type="file"), *map(CompletionItem, fitting)]
-
-
 def _settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     settings = {}
     for value in values:
@@ -79,7 +66,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     "-n",
     "count",
     type=IntRange(1, 64),
-    help="Stories at a time (default: three for each core, but not more than eight; one on a cluster).",
+    help="Stories at a time (default: eight for each core, but not more than 16; one on a cluster).",
 )
 @click.option(
     "--backend",
@@ -123,6 +110,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     "--kubelet-version",
     "kubernetes",
     metavar="VERSION",
+    shell_complete=versions,
     help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
 )
 @click.option(
@@ -137,6 +125,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     "tags",
     multiple=True,
     metavar="TAG",
+    shell_complete=tags_of_stories,
     help="Play only stories with this tag, or with one of several; `simkubelet list` shows them. Without names of "
     "stories, it selects from all built-in ones.",
 )
@@ -149,6 +138,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     help="End a story whose steps take longer in real time, such as 90s or 5m; its verdict is UNKNOWN.",
 )
 @click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
+@click.option("--no-skips", "forbids_skips", is_flag=True, help="Fail if a story is skipped, and list those that were.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
 @click.option(
     "--pause-on-failure",
@@ -182,8 +172,8 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here, and DIR itself if missing (default: a temporary folder; sockets "
-    "need short paths).",
+    help="Make the nodes' folders here, and DIR itself if missing (default: $TMPDIR if set, else /dev/shm if it has "
+    "room, else /tmp; sockets need short paths).",
 )
 @click.option("--keep", is_flag=True, help="Keep the nodes' folders, or the cluster, for inspection.")
 @click.pass_context
@@ -205,6 +195,7 @@ def run(
     repeat: int,
     timeout_s: float | None,
     stops_at_failure: bool,
+    forbids_skips: bool,
     is_quiet: bool,
     is_pausing: bool,
     is_watched: bool,
@@ -246,9 +237,9 @@ def run(
 
     A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
 
-    Exit status: 0 all passed or skipped; else 1 a story failed; else 2 a story has an error, or the input cannot be
-    used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM, 141 when
-    nobody reads the output any more.
+    Exit status: 0 all passed or skipped; else 1 a story failed, or one was skipped with --no-skips; else 2 a story has
+    an error, or the input cannot be used and nothing was played; else 3 the machine failed; 130 interrupted with
+    Ctrl-C, 143 with SIGTERM, 141 when nobody reads the output any more.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..story.stories import builtin, chosen, find, selected, tagged
     from .job import BackendName, Options
@@ -295,7 +286,8 @@ def run(
     hint = "" if stories or is_selecting else some
     count = 1 if one_at_a_time else count
     outputs = Outputs(junit, trace, report)
-    context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, is_watched=is_watched, hint=hint))
+    shown = {"is_quiet": is_quiet, "is_watched": is_watched, "forbids_skips": forbids_skips}
+    context.exit(play_run(files, options, count, outputs, **shown, hint=hint))
 
 
 @click.command()

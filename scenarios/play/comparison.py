@@ -66,7 +66,7 @@ def _that_count(first: NormalForm, second: NormalForm, lane: str) -> tuple[Seque
 
 def explained(divergence: Divergence, scenario: Scenario) -> str:
     """The first divergence in one sentence."""
-    where = scenario.steps[divergence.step].title if divergence.step >= 0 else "the beginning"
+    where = scenario.steps[divergence.step - 1].title if divergence.step else "the beginning"
     return f"the traces differ first in '{divergence.lane}', at step '{where}'"
 
 
@@ -80,7 +80,7 @@ def _first_step(first: Sequence[Line], second: Sequence[Line]) -> int:
         if one.text != other.text:
             return min(one.step, other.step)
     rest = [*first[len(second) :], *second[len(first) :]]
-    return rest[0].step if rest else -1
+    return rest[0].step if rest else 0
 
 
 class Comparison:

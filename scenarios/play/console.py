@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.status import Status
@@ -38,6 +39,8 @@ _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
 _PLAIN_WIDTH: Final = 160
 """Columns where the output is no terminal."""
 _SPINNER_WIDTH: Final = 2
+_LEAST_REASON: Final = 24
+"""Columns of a failure's reason on a narrow terminal."""
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
 
@@ -141,7 +144,13 @@ class Screen:
         name, outcome = verdict.scenario, verdict.outcome
         about = verdict.reason or self._summaries.get(name, "")
         place, word = (self._count, self._total), (outcome.word, _STYLES[outcome])
-        return result_line(place, word, name.ljust(self._width), verdict.duration_s, about)
+        line = result_line(place, word, name.ljust(self._width), verdict.duration_s, about)
+        if failure_lines(verdict):
+            # The whole reason is printed with what is known of the failure.
+            line.truncate(
+                max(self._terminal.width, line.cell_len - cell_len(about) + _LEAST_REASON), overflow="ellipsis"
+            )
+        return line
 
     def _show_under_way(self) -> None:
         if self._status is not None:

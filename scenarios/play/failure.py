@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from simkubelet.host import one_line
 
@@ -12,24 +12,28 @@ from ..story.document import shown_path
 from ..trace.trace import Entry, fields_of
 
 
-def failure_lines(verdict: Verdict) -> tuple[str, ...]:
+def failure_lines(verdict: Verdict, notes: Iterable[str] = ()) -> tuple[str, ...]:
     """What there is to know about a story that failed; nothing for others.
 
-    Place, version, round and step; what was expected and the actual values; what may explain it; the trace around it
-    with both clocks, node time first; where its logs are and how they end; the command that repeats it.
+    Place, version, round and step; what was expected and the actual values; what may explain it; `notes`, such as how
+    to fix it; the trace around it with both clocks, node time first; where its logs are and how they end; the command
+    that repeats it.
     """
-    return tuple(map(one_line, _lines(verdict)))
+    return tuple(map(one_line, _lines(verdict, notes)))
 
 
-def _lines(verdict: Verdict) -> tuple[str, ...]:
+def _lines(verdict: Verdict, notes: Iterable[str]) -> tuple[str, ...]:
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
         return ()
     failure = verdict.failure
     head = f"{failure.location}: {verdict.outcome.word}{_version(verdict)}{_round(verdict)} {_place(failure)}"
-    explained = [f"  diagnosis: {text}" for text in failure.diagnoses]
-    return (head, *_differences(verdict, failure), *explained, *_happened(failure), *_logs(verdict), *_repeat(verdict))
+    explained = [*(f"diagnosis: {text}" for text in failure.diagnoses), *notes]
+    return (
+        *(head, *_differences(verdict, failure), *(f"  {line}" for line in explained)),
+        *(*_happened(failure), *_logs(verdict), *_repeat(verdict)),
+    )
 
 
 def _version(verdict: Verdict) -> str:
@@ -80,11 +84,9 @@ def _logs(verdict: Verdict) -> list[str]:
 
 
 def entry_line(entry: Entry) -> str:
-    """An entry of a trace on one line: number, node time, real time, kind and fields; steps count from 1."""
-    values = fields_of(entry.event)
-    if "step" in values:
-        values["step"] += 1
-    fields = " ".join(f"{name}={_value(value)}" for name, value in values.items() if _says_something(value))
+    """An entry of a trace on one line: number, node time, real time, kind and fields."""
+    values = fields_of(entry.event).items()
+    fields = " ".join(f"{name}={_value(value)}" for name, value in values if _says_something(value))
     line = f"{entry.seq:>4} {entry.time_s:>9.3f} s {entry.real_s:>8.3f} s  {entry.kind:<21} {fields}"
     return one_line(line.rstrip())
 

@@ -57,6 +57,7 @@ def run_interruptibly(main: Coroutine[Any, Any, T], *, needs_reader: bool = True
                 task.cancel()
 
         loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
         for number in _SIGNALS:
             loop.add_signal_handler(number, interrupt, Interrupted(number))
         try:
@@ -64,8 +65,9 @@ def run_interruptibly(main: Coroutine[Any, Any, T], *, needs_reader: bool = True
             with watched:
                 return await task
         finally:
-            for number in _SIGNALS:
+            for number, handler in before.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
     try:
         result = asyncio.run(guarded())

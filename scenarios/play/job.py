@@ -31,8 +31,8 @@ from ..story.stories import name_of
 from ..trace.trace import Entry
 from .runner import Afterwards, AtFailure, Progress, no_look, nothing, play
 
-_FOR_EACH_CORE: Final = 3
-_MOST_AT_A_TIME: Final = 8
+_FOR_EACH_CORE: Final = 8
+_MOST_AT_A_TIME: Final = 16
 
 
 class BackendName(StrEnum):

@@ -136,7 +136,7 @@ class _Lanes:
         self._lanes: defaultdict[str, list[Line]] = defaultdict(list)
         self._sets: defaultdict[str, dict[str, Line]] = defaultdict(dict)
         self._published: dict[str, str] = {}
-        self._step = -1
+        self._step = 0
 
     def read(self, entries: Iterable[Entry]) -> NormalForm:
         for entry in entries:
@@ -159,7 +159,7 @@ class _Lanes:
             case NodeStatusUpdated(node=node) as status:
                 self._published[node] = _extended(status)
             case ExpectationMet():
-                expect = self._scenario.steps[self._step].expect
+                expect = self._scenario.steps[self._step - 1].expect
                 if isinstance(expect, NodeExpectation) and (expect.capacity or expect.allocatable):
                     add(f"node {expect.node}", self._published.get(expect.node, "no resources"))
             case EventRecorded(component=component) as event:

@@ -15,6 +15,7 @@ from simkubelet.apis.documents import LARGEST_RECORD, read_file
 from simkubelet.model.errors import InputError
 from simkubelet.model.events import KubeletStarted
 from simkubelet.model.version import version
+from simkubelet.model.words import number_of
 
 from ..evaluation.verdict import Outcome
 from ..story.crosscheck import unknown
@@ -108,7 +109,7 @@ class Compared:
                 f"--compare: {path} has no story of this run on its Kubernetes release; record one with: "
                 "simkubelet run STORY --backend both --trace FILE"
             )
-        self.summary = f"compared {len(self._recordings)} of {len(jobs)} stories with {path}"
+        self.summary = f"compared {len(self._recordings)} of {number_of(len(jobs), 'story', 'stories')} with {path}"
 
     async def play(self, job: Job, progress: Progress) -> Played:
         """Play a story; where it passes but differs from its recording, it is invalid.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simkubelet.host import one_line
-from simkubelet.model.errors import InputError, SimkubeletError
+from simkubelet.model.errors import HostError, InputError, SimkubeletError
+from simkubelet.model.words import number_of
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
 from ..report.written import JUNIT, TRACE, make_place, written_for
+from ..story.specs import Runtime
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
 from .console import Screen, console, workspace
@@ -119,6 +122,7 @@ def run(
     *,
     is_quiet: bool = False,
     is_watched: bool = False,
+    forbids_skips: bool = False,
     hint: str = "",
 ) -> int:
     """Play stories and report on them.
@@ -130,6 +134,7 @@ def run(
         outputs: What is written besides.
         is_quiet: Whether only failures and the totals are printed.
         is_watched: Whether the timeline of each story is shown as it is played.
+        forbids_skips: Whether a skipped story makes the run fail.
         hint: The last line of the report.
 
     Returns:
@@ -150,6 +155,8 @@ def run(
 
         compared = Compared(jobs, options.compare)
         play, hint = compared.play, "\n".join(filter(None, (one_line(compared.summary), hint)))
+    if options.backend in {BackendName.SIM, BackendName.JOIN} and (line := _shared(jobs)):
+        print(f"warning: {one_line(line)}", file=sys.stderr, flush=True)
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:
@@ -168,10 +175,34 @@ def run(
         outputs.write(results.played, summaries, time.monotonic() - began)
     except SimkubeletError as error:
         failure = failure or error
+    skipped = [one for one in results.verdicts if one.outcome is Outcome.SKIPPED] if forbids_skips else []
+    if skipped:
+        hint = "\n".join(filter(None, (_forbidden(skipped), hint)))
     screen.summarize(results.verdicts, time.monotonic() - began, hint)
     if failure is not None:
         raise failure
-    return exit_status(results.verdicts)
+    return exit_status(results.verdicts) or (exit_status([Verdict("", Outcome.INVALID, 0.0)]) if skipped else 0)
+
+
+def _forbidden(skipped: Sequence[Verdict]) -> str:
+    """The skipped stories of a run that may skip none, each with the reason."""
+    width = max(len(one.scenario) for one in skipped)
+    lines = (one_line(f"  {one.scenario:<{width}}  {one.reason}") for one in skipped)
+    return "\n".join((f"--no-skips forbids the {number_of(len(skipped), 'skipped story', 'skipped stories')}:", *lines))
+
+
+def _shared(jobs: Sequence[Job]) -> str:
+    """What does not separate the containers of stories; nothing where all does, or where no container runs."""
+    if not any(node.runtime is Runtime.PROCESS for job in jobs for node in job.story.scenario.nodes):
+        return ""
+    # Most runs have none.
+    from simkubelet.runtime import check_containers
+
+    try:
+        return check_containers()
+    except HostError:
+        # These stories are skipped, with the reason.
+        return ""
 
 
 def _view(*, is_drawn: bool) -> LiveView:

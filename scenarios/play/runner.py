@@ -31,7 +31,7 @@ _NOTABLY_LONGER: Final = 1.2
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
-"""Given the world of a story that has come to its end well, before it is left."""
+"""Called with the backend after a successful story, before teardown."""
 
 
 AtFailure = Callable[[Backend, str], Awaitable[None]]
@@ -144,7 +144,7 @@ class _Run:
             self.index += 1
             if not self.document.scenario.has_step(step):
                 continue
-            self.backend.trace.append(StepStarted(self.index, step.title))
+            self.backend.trace.append(StepStarted(self.index + 1, step.title))
             self.progress(step.title)
             if step.action is not None:
                 await self.backend.perform(step.action)
@@ -156,13 +156,15 @@ class _Run:
 
         Raises:
             UnmetError: It was not; with the actual values at last.
+            HostError: It was not, on a machine too busy to tell why.
         """
         began = time.monotonic()
         patience = self.backend.patience(expectation.within)
         while mismatches := await self._look(expectation):
             if not await patience.wait():
-                waited = _waited(time.monotonic() - began, expectation.within)
-                raise await self._unmet(step, expectation, mismatches, waited)
+                took_s = time.monotonic() - began
+                unmet = await self._unmet(step, expectation, mismatches, _waited(took_s, expectation.within))
+                raise _starved(unmet) if patience.is_starved else unmet
         if expectation.holds:
             began = time.monotonic()
             patience = self.backend.patience(expectation.holds)
@@ -170,13 +172,13 @@ class _Run:
                 if mismatches := await self._look(expectation):
                     held = f"held for {time.monotonic() - began:.2f} s (holds: {format_duration(expectation.holds)})"
                     raise await self._unmet(step, expectation, mismatches, held)
-        self.backend.trace.append(ExpectationMet(self.index))
+        self.backend.trace.append(ExpectationMet(self.index + 1))
 
     async def _unmet(
         self, step: Step, expectation: Expectation, mismatches: tuple[Mismatch, ...], waited: str
     ) -> UnmetError:
         lines = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
-        self.backend.trace.append(ExpectationFailed(self.index, lines))
+        self.backend.trace.append(ExpectationFailed(self.index + 1, lines))
         location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
         entries = self.backend.trace[:]
         plugins = (await self.backend.observe()).plugins
@@ -203,6 +205,10 @@ class _Run:
             return Failure(self.document.location("plugins"), "start", (), latest, total=total)
         step, location = self.document.scenario.steps[self.index], self.document.location("steps", self.index)
         return Failure(location, step.title, (), latest, number=self.index + 1, total=total)
+
+
+def _starved(unmet: UnmetError) -> HostError:
+    return HostError(f"{unmet}; the machine was too busy meanwhile to say why: play fewer stories at a time, with -n")
 
 
 def _waited(real_s: float, within_s: float) -> str:

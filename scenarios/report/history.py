@@ -6,6 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from simkubelet.model.events import (
@@ -39,7 +40,7 @@ from ..trace.events import (
 from ..trace.snapshot import hardware_of
 from ..trace.trace import Entry, Event
 from . import messages
-from .messages import STORY, Lane, LaneKind
+from .messages import STORY, Lane, LaneKind, Tone
 
 
 class Row(StrEnum):
@@ -51,13 +52,24 @@ class Row(StrEnum):
 
 
 _ROWS: Final = tuple(Row)
+_MOST_CHANGES: Final = 100
+"""Resources of a node's status that a message names."""
+_MOST_RESOURCES: Final = 100_000
+"""Resources in the latest statuses of all nodes together: clients write these, and the end of a node is no event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An entry with the lanes between which it happens, its words and its fields."""
+    """What is shown of an entry: its place in its trace, the lanes between which it happens, its words and its fields.
 
-    entry: Entry
+    The event itself is not kept: clients and plugins write texts of megabytes into it.
+    """
+
+    seq: int
+    time_s: float
+    real_s: float
+    kind: str
+    tone: Tone
     source: Lane
     target: Lane
     text: str
@@ -99,7 +111,11 @@ class History:
         self._plugins = _Plugins()
         self._devices: defaultdict[tuple[str, str], dict[Lane, None]] = defaultdict(dict)
         self._status: dict[str, NodeStatusUpdated] = {}
+        self._resources = 0
         self._held: defaultdict[str, set[Lane]] = defaultdict(set)
+        # Pod of which nothing but Events has been seen -> the latest one: a client writes them about any name, and
+        # the removal of a pod that never was is not recorded.
+        self._heard_of: dict[Lane, int] = {}
         for entry in entries or ():
             self._plugins.learn(entry.event)
             self._devices[_resource(entry.event)] |= _devices(entry.event)
@@ -127,10 +143,11 @@ class History:
             target = next(iter(self._with_gpu(event.node, event.gpu)), target)
         text, details = messages.text(event), tuple(messages.details(event))
         if isinstance(event, NodeStatusUpdated):
-            details = tuple(self._changes(event))
+            details = tuple(islice(self._changes(event), _MOST_CHANGES))
             changes = ", ".join(f"{name} {value}" for name, value in details)
-            text = f"{text}: {changes or 'no change of the resources of plugins'}"
-        self._keep(Moment(entry, source, target, text, details))
+            text = messages.clipped(f"{text}: {changes or 'no change of the resources of plugins'}")
+        place = entry.seq, entry.time_s, entry.real_s, entry.kind, messages.tone(event)
+        self._keep(Moment(*place, source, target, text, details))
         self._follow(event)
 
     def _keep(self, moment: Moment) -> None:
@@ -139,6 +156,8 @@ class History:
         self.moments.append(moment)
         if most is not None and self.left_out % most == 1:
             self._ended = [one for one in self._ended if self._is_kept(one)]
+            for lane in [lane for lane, latest in self._heard_of.items() if latest < self.left_out]:
+                del self._heard_of[lane], self._open[lane, Row.STATE]
 
     def _learn(self, event: Event) -> None:
         self._plugins.learn(event)
@@ -149,7 +168,7 @@ class History:
     def _follow(self, event: Event) -> None:
         match event:
             case StepStarted(step=step, title=title):
-                self._set(STORY, Row.STATE, "step", f"{step + 1} {title}")
+                self._set(STORY, Row.STATE, "step", f"{step} {title}")
             case KubeletStarted(node=node):
                 self._set(messages.kubelet(node), Row.STATE, "up")
             case KubeletStopped(node=node) | KubeletCrashed(node=node) | NodeRebooted(node=node):
@@ -185,14 +204,22 @@ class History:
                     lane = messages.device(node, resource, name)
                     self._held[pod].add(lane)
                     self._set(lane, Row.USE, "held", pod)
-            case PodScheduled(pod=pod) | EventRecorded(pod=pod):
+            case EventRecorded(pod=pod):
+                lane = messages.pod(pod)
+                if lane in self._heard_of or (lane, Row.STATE) not in self._open:
+                    self._set(lane, Row.STATE, "pending", "Pending")
+                    self._heard_of[lane] = self._latest
+            case PodScheduled(pod=pod):
+                self._heard_of.pop(messages.pod(pod), None)
                 if (messages.pod(pod), Row.STATE) not in self._open:
                     self._set(messages.pod(pod), Row.STATE, "pending", "Pending")
             case PodStatusUpdated(pod=pod, phase=phase):
+                self._heard_of.pop(messages.pod(pod), None)
                 self._set(messages.pod(pod), Row.STATE, phase.lower(), phase)
                 if phase in ("Succeeded", "Failed"):
                     self._release(pod)
             case PodRemoved(pod=pod):
+                self._heard_of.pop(messages.pod(pod), None)
                 self._end(messages.pod(pod), Row.STATE)
                 self._release(pod)
 
@@ -203,10 +230,10 @@ class History:
 
     def _set(self, lane: Lane, row: Row, style: str, text: str = "") -> None:
         before = self._open.get((lane, row))
-        if before is not None and (before.style, before.text) == (style, text):
+        if before is not None and (before.style, before.text) == (style, messages.clipped(text)):
             return
         self._end(lane, row)
-        self._open[lane, row] = Lasting(lane, row, self._latest, None, style, text)
+        self._open[lane, row] = Lasting(lane, row, self._latest, None, style, messages.clipped(text))
 
     def _end(self, lane: Lane, row: Row) -> None:
         one = self._open.pop((lane, row), None)
@@ -242,13 +269,25 @@ class History:
 
     def _changes(self, event: NodeStatusUpdated) -> Iterable[tuple[str, str]]:
         """What changed of the resources of plugins since the node's status before."""
-        before = self._status.get(event.node)
-        self._status[event.node] = event
+        before = self._remembered(event)
         for part in ("capacity", "allocatable"):
             old, new = (getattr(before, part) if before else {}), getattr(event, part)
             for resource in sorted({*old, *new}):
                 if "/" in resource and old.get(resource) != new.get(resource):
                     yield f"{part} {resource}", f"{old.get(resource, 'absent')} → {new.get(resource, 'absent')}"
+
+    def _remembered(self, event: NodeStatusUpdated) -> NodeStatusUpdated | None:
+        """The node's status before; this one is kept for the next one, and the oldest ones of all nodes go for it."""
+        before = self._status.pop(event.node, None)
+        self._status[event.node] = event
+        self._resources += _size(event) - (_size(before) if before else 0)
+        while self._resources > _MOST_RESOURCES:
+            self._resources -= _size(self._status.pop(next(iter(self._status))))
+        return before
+
+
+def _size(status: NodeStatusUpdated) -> int:
+    return len(status.capacity) + len(status.allocatable)
 
 
 class _Plugins:

@@ -12,8 +12,8 @@ const show = (recording) => {
   if (!chart) {
     chart = new Chart(recording, document.title, false);
     chart.id = "moment";
-    chart.chosen = () => { follow.checked = false; };
     charts.add(chart);
+    chart.chosen = (index) => { follow.checked = false; beside(index); };
     place.append(chart.node);
   }
   chart.take(recording);
@@ -23,14 +23,41 @@ const show = (recording) => {
   chart.draw();
   chart.refill();
   chart.scroll.scrollLeft = follow.checked ? chart.scroll.scrollWidth : chart.xOf(chart.selected) - offset;
+  if (follow.checked) below();
+  else if (chart.detail.classList.contains("beside")) beside(chart.selected);
   if (hadFocus) chart.options[chart.selected]?.focus({ preventScroll: true });
 };
+
+// What is known of a message that the reader has chosen is shown beside it; that of the latest one has its place below.
+const beside = (index) => {
+  const moment = chart.recording.moments[index], frame = chart.node.querySelector(".chart");
+  // On a narrow screen it would cover the messages around it.
+  if (chart.node.clientWidth < 700) return below();
+  chart.node.append(chart.detail);
+  chart.detail.classList.add("beside");
+  const left = frame.offsetLeft + chart.labels.offsetWidth + chart.xOf(index) - chart.scroll.scrollLeft;
+  const room = chart.node.clientWidth, width = chart.detail.offsetWidth;
+  const x = left + 30 + width <= room ? left + 30 : left - width - 12;
+  chart.detail.style.left = `${Math.max(0, Math.min(room - width, x))}px`;
+  chart.detail.style.top = `${frame.offsetTop + TOP + LANE * Math.max(moment[SOURCE], moment[TARGET]) + LANE}px`;
+};
+const below = () => {
+  chart.detail.classList.remove("beside");
+  chart.detail.removeAttribute("style");
+  chart.list.before(chart.detail);
+};
+addEventListener("keydown", (event) => { if (event.key === "Escape" && chart) below(); });
+
+const cards = document.querySelector(".nodes");
+const showNodes = (nodes) => cards.replaceChildren(...nodes.map((node) => html("li", { class: node.isWell ? "well" : "unwell" },
+  html("strong", {}, node.name), ...node.lines.map((line) => html("span", {}, line)))));
 
 // A picture that is replaced between the press and the release of a button would lose the click.
 const showLatest = () => {
   if (isPressed || !latest) return;
   const recording = latest;
   latest = null;
+  showNodes(recording.nodes);
   if (recording.moments.length) show(recording);
 };
 addEventListener("pointerdown", () => { isPressed = true; });
@@ -51,16 +78,29 @@ const valueOf = (name) => {
   return /^[0-9]+$/.test(text) ? Number(text) : text.startsWith("{") ? JSON.parse(text) : text;
 };
 
+const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1).trim().replace(/[.]$/, "")}.`;
+
+// Why the values of a step's fields cannot be sent; nothing where they can.
+const fault = (fields) => {
+  const input = fields.map((name) => form.elements[name]).find((one) => !one.checkValidity());
+  input?.focus();
+  return input && `${input.closest("label").textContent.trim()} must be a whole number from ${input.min} to ${input.max}`;
+};
+
 const perform = async (button) => {
   const given = { node: valueOf("node"), ...JSON.parse(button.dataset.given) };
-  for (const name of button.dataset.fields.split(" ").filter(Boolean)) given[name] = valueOf(name);
-  const step = JSON.stringify({ [button.dataset.verb]: given });
-  say(`${step} …`, "");
+  const fields = button.dataset.fields.split(" ").filter(Boolean), what = `${button.getAttribute("aria-label")}, on ${given.node}`;
+  const reason = fault(fields);
+  if (reason) return say(sentence(reason), "bad");
+  for (const name of fields) given[name] = valueOf(name);
+  say(`${what} …`, "");
   try {
+    const step = JSON.stringify({ [button.dataset.verb]: given });
     const answer = await fetch("steps", { method: "POST", headers: { "Content-Type": "application/json" }, body: step });
-    say(`${step}: ${await answer.text()}`, answer.ok ? "good" : "bad");
+    const text = await answer.text();
+    say(answer.ok ? sentence(text) : `Not done (${what}): ${text.trim()}.`, answer.ok ? "good" : "bad");
   } catch {
-    say(`${step}: the cluster does not answer`, "bad");
+    say(`Not done (${what}): the cluster does not answer.`, "bad");
   }
 };
 for (const button of form.querySelectorAll("button")) button.addEventListener("click", () => perform(button));

@@ -27,6 +27,7 @@ from simkubelet.model.events import (
     PodStatusUpdated,
     RegistrationRefused,
 )
+from simkubelet.model.words import number_of
 
 from ..evaluation.mismatch import shown
 from ..trace.events import (
@@ -105,17 +106,17 @@ def kubelet(node: str) -> Lane:
 
 def plugin(node: str, name: str) -> Lane:
     """The lane of a plugin on a node."""
-    return Lane(LaneKind.PLUGIN, node, name=name)
+    return Lane(LaneKind.PLUGIN, node, name=clipped(name))
 
 
 def device(node: str, resource: str, name: str) -> Lane:
     """The lane of a device."""
-    return Lane(LaneKind.DEVICE, node, resource, name)
+    return Lane(LaneKind.DEVICE, node, resource, clipped(name))
 
 
 def pod(name: str) -> Lane:
     """The lane of a pod."""
-    return Lane(LaneKind.POD, name=name)
+    return Lane(LaneKind.POD, name=clipped(name))
 
 
 class Tone(StrEnum):
@@ -145,19 +146,19 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     PodStatusUpdated: "{pod} is {phase}",
     PodRemoved: "{pod} was removed",
     EventRecorded: "{type} Event of {pod}: {reason}: {message}",
-    StepStarted: "step {number}: {title}",
-    ExpectationMet: "step {number}: the expectation is met",
-    ExpectationFailed: "step {number}: the expectation is not met: {mismatches}",
+    StepStarted: "step {step}: {title}",
+    ExpectationMet: "step {step}: the expectation is met",
+    ExpectationFailed: "step {step}: the expectation is not met: {mismatches}",
     PluginStarted: "{plugin} was started, process {life}",
     PluginExited: "{plugin} ended with status {status}",
     PluginPaused: "{plugin} was paused",
     PluginResumed: "{plugin} was resumed",
     ClaimAllocated: "claim {claim} was allocated {devices}",
     PluginSignalled: "{plugin} was sent {signal}",
-    PluginCalled: "{rpc} with {devices} devices",
+    PluginCalled: "{rpc} with {devices}",
     RegistrationAnswered: "Register {resource} at {endpoint}",
     ContractBroken: "{plugin} broke its contract: {detail}",
-    PluginMeasured: "{plugin} has {open_files} open files and {threads} threads",
+    PluginMeasured: "{plugin} has {open_files} and {threads}",
     CommandRun: "the program {command} has ended",
     NodeRebooted: "{node} rebooted",
     CheckpointChanged: "the checkpoint of {node} was changed: {to}",
@@ -178,18 +179,18 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     FileRemoved: "{path} was removed",
     ClockAdvanced: "node time advanced by {seconds} s",
 }
-"""The words of each kind of event; a list of devices stands for its length."""
+"""The words of each kind of event; of devices there is how many they are."""
 _LONGEST: Final = 600
 """Characters."""
-_COUNTED: Final = ("devices", "healthy", "unhealthy")
+_THINGS: Final = {"devices": "device", "open_files": "open file", "threads": "thread"}
+"""Field -> what it counts or lists, in the singular."""
+_COUNTED: Final = ("healthy", "unhealthy")
 
 
 def text(event: Event) -> str:
     """An event in one line."""
     fields = fields_of(event)
-    values = {name: len(value) if name in _COUNTED else shown(value) for name, value in fields.items()}
-    if "step" in fields:
-        values["number"] = fields["step"] + 1
+    values = {name: _in_words(name, value) for name, value in fields.items()}
     if "mismatches" in fields:
         values["mismatches"] = "; ".join(fields["mismatches"])
     return clipped(": ".join((TEXTS[type(event)].format(**values), *filter(None, _more(event)))))
@@ -206,7 +207,7 @@ def _more(event: Event) -> tuple[str, ...]:
             return reason, message
         case RegistrationAnswered(error=error):
             return (error or "accepted",)
-        case PluginExited(said=said):
+        case PluginExited(said=said) | PluginDisconnected(said=said):
             return (said,)
     return ()
 
@@ -275,6 +276,12 @@ def ends(event: Event, plugin_of: Callable[[str, str], str]) -> tuple[Lane, Lane
         case RuntimePaused() | RuntimeResumed() | CriRefused():
             return FAULTS, kubelet(event.node)
     return FAULTS, FAULTS
+
+
+def _in_words(name: str, value: Any) -> object:
+    if name in _THINGS:
+        return number_of(value if isinstance(value, int) else len(value), _THINGS[name])
+    return len(value) if name in _COUNTED else shown(value)
 
 
 def clipped(text: str) -> str:

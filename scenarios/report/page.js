@@ -48,6 +48,7 @@ for (const story of stories) {
     history.replaceState(null, "", isOpen ? `#${encodeURIComponent(nameOf(story))}` : location.pathname);
   });
 }
+for (const link of document.querySelectorAll(".what a")) link.addEventListener("click", () => open(link.closest(".story"), true));
 document.querySelector(".filters").addEventListener("submit", (event) => event.preventDefault());
 search.addEventListener("input", filter);
 for (const box of boxes) box.addEventListener("change", filter);

@@ -17,8 +17,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from simkubelet.host import visible
+from simkubelet.model.words import number_of
 
-from ..evaluation.verdict import Failure, Outcome, Verdict
+from ..evaluation.verdict import Failure, Verdict
 from ..story.document import shown_path
 from ..trace.trace import Entry
 from .differences import differences, lane_of
@@ -27,6 +28,7 @@ from .timeline import read
 from .written import page_in
 
 _HERE: Final = Path(__file__).parent
+_WARNING: Final = "warning"
 _SIGNS: Final = {
     "valid": "✓",
     "invalid": "✗",
@@ -35,6 +37,7 @@ _SIGNS: Final = {
     "skipped": "-",
     "ended": "!",
     "unplayed": "-",
+    _WARNING: "!",
 }
 
 
@@ -45,8 +48,9 @@ class Reported:
     Attributes:
         summary: What it is about, in a sentence.
         recordings: Name of the backend -> the whole trace there.
-        notes: Further lines for its reader, such as how to fix what failed.
-        word: In place of that of the verdict's outcome, such as WARNING for a check.
+        notes: Further lines for its reader, such as how to fix what failed; above the logs.
+        word: In place of that of the verdict's outcome.
+        is_warning: Whether what is wrong is none of what makes a run fail; of a check.
     """
 
     verdict: Verdict
@@ -54,11 +58,13 @@ class Reported:
     recordings: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     word: str = ""
+    is_warning: bool = False
 
     @property
-    def heading(self) -> tuple[Outcome, str]:
-        """The outcome, and the word for it."""
-        return self.verdict.outcome, self.word or self.verdict.outcome.word
+    def heading(self) -> tuple[str, str]:
+        """What it looks like, and the word for it."""
+        outcome = self.verdict.outcome
+        return _WARNING if self.is_warning else outcome.value, self.word or outcome.word
 
 
 def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, title: str = "simkubelet run") -> Path:
@@ -82,14 +88,14 @@ def html(stories: Sequence[Reported], title: str, wall_s: float, written: dateti
         written: When.
     """
     counts = Counter(story.heading for story in stories)
-    order = list(Outcome)
+    order = list(_SIGNS)
     headings = sorted(counts, key=lambda heading: (order.index(heading[0]), heading[1]))
     return rendered(
         "page",
         title=title,
         written=f"{written:%Y-%m-%d %H:%M} UTC",
         duration=f"{wall_s:.1f} s",
-        outcomes=[(one.value, _SIGNS[one.value], word, counts[one, word]) for one, word in headings],
+        outcomes=[(kind, _SIGNS[kind], word, counts[kind, word]) for kind, word in headings],
         stories=[_story(number, story) for number, story in enumerate(stories, 1)],
     )
 
@@ -114,7 +120,7 @@ def rendered_from(folder: Path, template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    shared = {"version": importlib.metadata.version("simkubelet"), "style": _files("page.css")}
+    shared = {"number_of": number_of, "version": importlib.metadata.version("simkubelet"), "style": _files("page.css")}
     return visible(environment.get_template(template).render({**shared, **values}))
 
 
@@ -124,16 +130,16 @@ def _files(*names: str) -> str:
 
 def _story(number: int, story: Reported) -> dict[str, Any]:
     """What the template shows of a story."""
-    verdict = story.verdict
+    verdict, (kind, word) = story.verdict, story.heading
     different = differences(verdict.difference)
     lanes = {lane_of(one) for one in different}
     timelines = [read(name, entries).data(lanes) for name, entries in story.recordings.items() if entries]
     return {
         "number": number,
         "name": verdict.scenario,
-        "outcome": verdict.outcome.value,
-        "sign": _SIGNS[verdict.outcome.value],
-        "word": story.heading[1],
+        "outcome": kind,
+        "sign": _SIGNS[kind],
+        "word": word,
         "duration": f"{verdict.duration_s:.2f} s",
         "summary": story.summary,
         "reason": verdict.reason,

@@ -17,7 +17,7 @@ from simkubelet.host import one_line
 from ..trace.events import StepStarted
 from ..trace.trace import Entry
 from .history import History, Moment
-from .messages import Tone, tone
+from .messages import Tone
 from .timeline import Timeline, labels, of
 
 _MOST_MOMENTS: Final = 300
@@ -94,9 +94,8 @@ def entry_line(moment: Moment, width: int = 0, several_nodes: bool = False) -> T
         width: Of the column of lanes.
         several_nodes: Whether lanes name their node.
     """
-    entry = moment.entry
-    times = f"{entry.time_s:>8.3f} s  {entry.real_s:>8.3f} s"
-    style = "bold" if isinstance(entry.event, StepStarted) else _STYLES[tone(entry.event)]
+    times = f"{moment.time_s:>8.3f} s  {moment.real_s:>8.3f} s"
+    style = "bold" if moment.kind == StepStarted.kind else _STYLES[moment.tone]
     place = one_line(between(moment, several_nodes))
     return Text.assemble(f"{times}  {place:<{width}}  ", (" ".join(moment.text.split()), style))
 
@@ -120,9 +119,9 @@ def _rows(timeline: Timeline, width: int) -> Iterator[Text]:
         for column in range(max(0, one.start - first), end):
             rows[one.lane][column] = _LOOKS[one.style]
     for column, moment in enumerate(timeline.moments[first:]):
-        mood = tone(moment.entry.event)
-        rows[moment.source][column] = ("○", _STYLES[mood])
-        rows[moment.target][column] = ("◆" if mood is Tone.BAD else "●", _STYLES[mood])
+        style = _STYLES[moment.tone]
+        rows[moment.source][column] = ("○", style)
+        rows[moment.target][column] = ("◆" if moment.tone is Tone.BAD else "●", style)
     for lane, name in zip(timeline.lanes, names, strict=True):
         label = Text(name)
         label.truncate(label_width, overflow="ellipsis", pad=True)

@@ -44,8 +44,8 @@ class Chart {
 
   take(recording) {
     this.recording = recording;
-    this.labels.replaceChildren(...recording.lanes.map(([kind, label, title, differs]) =>
-      html("div", { class: `label ${kind}${differs ? " differs" : ""}`, title }, label)));
+    this.labels.replaceChildren(...recording.lanes.map(([kind, label, title, differs, isFirst]) =>
+      html("div", { class: `label ${kind}${differs ? " differs" : ""}${isFirst ? " first" : ""}`, title }, label)));
     this.summary.textContent = `All ${recording.moments.length} messages as text`;
     this.left.textContent = recording.leftOut ? `; the first ${recording.leftOut} messages are left out` : "";
   }
@@ -79,8 +79,9 @@ class Chart {
     const top = (lane) => TOP + lane * LANE;
     const picture = svg("svg", { width: end, height, role: "listbox", "aria-orientation": "horizontal",
       "aria-label": `Messages on ${this.recording.name}; the arrow keys move between them` });
-    lanes.forEach(([kind, , , differs], lane) => picture.append(
-      svg("rect", { class: `lane ${kind}${differs ? " differs" : ""}`, x: 0, y: top(lane), width: end, height: LANE })));
+    lanes.forEach(([kind, , , differs, isFirst], lane) => picture.append(
+      svg("rect", { class: `lane ${kind}${differs ? " differs" : ""}`, x: 0, y: top(lane), width: end, height: LANE }),
+      ...(isFirst ? [svg("line", { class: "group", x1: 0, x2: end, y1: top(lane), y2: top(lane) })] : [])));
     for (const [lane, row, start, stop, style, text] of lasting) {
       const from = places[start], to = stop === null ? end : places[stop];
       picture.append(this.bar(top(lane), from, to, row, style, text));

@@ -7,7 +7,7 @@ rest in between. Nothing here is drawn: the page gets `Timeline.data`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
@@ -15,10 +15,11 @@ from typing import Any, Final
 from simkubelet.host import visible
 
 from ..trace.trace import Entry
-from . import messages
 from .history import History, Lasting, Moment
 from .messages import Lane, LaneKind
 
+DeviceName = Callable[[str, str], str]
+"""Node and id of a device -> what people call it."""
 MOST_MOMENTS: Final = 1000
 """Of a longer trace the latest are shown: it ends where the story failed."""
 MOST_ALIKE: Final = 8
@@ -51,16 +52,42 @@ class Timeline:
         Args:
             different: Lanes that another backend recorded differently.
         """
-        places = {lane: place for place, lane in enumerate(self.lanes)}
         several = len({lane.node for lane in self.lanes if lane.node}) > 1
+        return self._data([[*labels(lane, several), lane in different, False] for lane in self.lanes])
+
+    def grouped(self, device_name: DeviceName) -> dict[str, Any]:
+        """The same with the lanes of each node together, and devices by the names that people have for them.
+
+        Args:
+            device_name: Node and id of a device -> its name.
+        """
+        named = [
+            (lane, device_name(lane.node, lane.name) if lane.kind is LaneKind.DEVICE else "") for lane in self.lanes
+        ]
+        named.sort(key=lambda one: _by_node(*one))
+        several = len({lane.node for lane in self.lanes if lane.node}) > 1
+        shown, before = [], None
+        for lane, name in named:
+            label, title = labels(lane, several_nodes=False)
+            if name and name != lane.name:
+                label, title = f"{name}{_more(lane)}", f"{name}, {title}"
+            group = _part(lane), lane.node
+            prefix = f"{lane.node} " if several and lane.node else ""
+            shown.append([f"{prefix}{label}", title, False, before is not None and group != before and several])
+            before = group
+        return replace(self, lanes=tuple(lane for lane, _ in named))._data(shown)
+
+    def _data(self, shown: Sequence[Sequence[object]]) -> dict[str, Any]:
+        """As `data`; of each lane there is how it is shown."""
+        places = {lane: place for place, lane in enumerate(self.lanes)}
         data = {
             "name": self.name,
             "leftOut": self.left_out,
-            "lanes": [[lane.kind.name.lower(), *labels(lane, several), lane in different] for lane in self.lanes],
+            "lanes": [[lane.kind.name.lower(), *how] for lane, how in zip(self.lanes, shown, strict=True)],
             "moments": [
                 [
-                    *(one.entry.seq, one.entry.time_s, one.entry.real_s, places[one.source], places[one.target]),
-                    *(messages.tone(one.entry.event), one.entry.kind, one.text, one.details),
+                    *(one.seq, one.time_s, one.real_s, places[one.source], places[one.target]),
+                    *(one.tone, one.kind, one.text, one.details),
                 ]
                 for one in self.moments
             ],
@@ -76,11 +103,29 @@ def _visible(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
+def _by_node(lane: Lane, name: str) -> tuple[object, ...]:
+    """Where a lane is among those that are grouped: story, faults and API server, each node's, the pods."""
+    return _part(lane), *_natural(lane.node), lane.kind, lane.resource, *_natural(name or lane.name)
+
+
+def _part(lane: Lane) -> int:
+    return 0 if lane.kind < LaneKind.KUBELET else 1 if lane.node else 2
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """An order in which node-2 comes before node-10."""
+    return len(name), name
+
+
+def _more(lane: Lane) -> str:
+    return f" and {lane.others} more" if lane.others else ""
+
+
 def labels(lane: Lane, several_nodes: bool) -> tuple[str, str]:
     """A lane's label, short enough to stand beside it, and its full name."""
     on = f" on {lane.node}" if lane.node else ""
     where = on if several_nodes else ""
-    more = f" and {lane.others} more" if lane.others else ""
+    more = _more(lane)
     match lane.kind:
         case LaneKind.STORY:
             return "story", "story"

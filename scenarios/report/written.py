@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Final
 
 from simkubelet.model.errors import HostError, InputError
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""Errors of a disk, for which a file's name can do nothing."""
 _BEGINNING: Final = 4096
 
 
@@ -42,7 +44,10 @@ def make_folder(folder: Path) -> None:
     """
     # Where a file is in the folder's place, writing into it gives the clearer error.
     with contextlib.suppress(FileExistsError):
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except RecursionError:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(folder)) from None
 
 
 def make_place(path: Path, kind: Kind) -> None:
@@ -94,5 +99,5 @@ def written_for(option: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = HostError if error.errno in _FULL else InputError
+        kind = HostError if error.errno in FULL else InputError
         raise kind(f"{option}: '{error.filename or path}' cannot be written: {error.strerror}") from error

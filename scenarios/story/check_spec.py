@@ -29,6 +29,8 @@ class Needs(Part):
         breakable: Its profile says how a device breaks.
         healable: Its profile says how that device is healed.
         many: Its profile says how it lists many devices.
+        passed: Checks by their ids that it has to pass first: of a plugin that fails one, this check measures nothing.
+            Those that do not apply to the plugin do not count.
     """
 
     devices: Count = 1
@@ -37,6 +39,7 @@ class Needs(Part):
     breakable: StrictBool = False
     healable: StrictBool = False
     many: StrictBool = False
+    passed: tuple[StrictStr, ...] = ()
 
 
 class CheckSpec(Part):

@@ -6,14 +6,16 @@ Yields ``(path, message)`` pairs; `document` adds file, line and column.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.model.words import number_of
 
 from .expectations import NodeExpectation, PluginExpectation, PodExpectation
 from .expected_values import CheckpointContent
@@ -28,6 +30,7 @@ from .verbs.pod_action import Apply, MetadataAction
 
 Finding = tuple[DataPath, str]
 _MOST_NAMES: Final = 100
+_FIELD: Final = re.compile(r"([^.\[\]]+)|\[(?:(\d+)\]|([^\]]+)\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
             yield from _version(version, ("steps", index, "kubernetes"), known)
         yield from _step(step, ("steps", index), names)
         yield from _created_pod(step, ("steps", index), scenario.nodes[0].name, names.applied)
+        if isinstance(step.action, Apply) and is_supported(scenario.nodes[0].kubernetes, known.kubernetes):
+            yield from _refused_pod(step.action, ("steps", index, step.verb), scenario.nodes[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,31 @@ def _created_pod(step: Step, path: DataPath, first_node: str, applied: dict[str,
             yield (*path, step.verb, "pod"), f"no step before this one adds a static pod '{pod}' to the node"
 
 
+def _refused_pod(apply: Apply, path: DataPath, node: NodeSpec) -> Iterator[Finding]:
+    """What the API server refuses of a pod, at the place in the story that has most of the field's path."""
+    # Imported here: the rules of an API server are slow to load.
+    from simkubelet.cluster import pod_refusals, server_rules
+    from simkubelet.model.errors import InputError
+    from simkubelet.model.version import version
+
+    try:
+        refusals = pod_refusals(apply.manifest, server_rules(version(node.kubernetes), node.feature_gates))
+    except InputError:
+        # It cannot be decoded, of which there is a complaint.
+        return
+    for error in refusals:
+        found: Any = apply.manifest
+        where, names = path, _FIELD.findall(error.path)
+        for name, index, key in names:
+            part: str | int = int(index) if index else name or key
+            try:
+                found = found[part]
+            except (KeyError, IndexError, TypeError):
+                break
+            where = (*where, part)
+        yield where, error.body if len(where) == len(path) + len(names) else str(error)
+
+
 def _repeated(key: str, names: list[str]) -> Iterator[Finding]:
     counts = Counter[str]()
     for index, name in enumerate(names):
@@ -115,7 +145,10 @@ def _node(node: NodeSpec, path: DataPath, known: Known) -> Iterator[Finding]:
     if node.gpus and node.gpus.profile not in known.profiles:
         yield (*path, "gpus", "profile"), unknown("GPU profile", node.gpus.profile, known.profiles)
     if node.gpus and len(node.gpus.mig) > node.gpus.count:
-        yield (*path, "gpus", "mig"), f"divides {len(node.gpus.mig)} GPUs; node '{node.name}' has {node.gpus.count}"
+        yield (
+            (*path, "gpus", "mig"),
+            f"divides {number_of(len(node.gpus.mig), 'GPU')}; node '{node.name}' has {node.gpus.count}",
+        )
     for gate in node.feature_gates:
         if gate not in known.feature_gates:
             yield (*path, "featureGates", gate), unknown("feature gate", gate, known.feature_gates)

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from simkubelet.apis.documents import BoundsError, compose_yaml, read_file
+from simkubelet.apis.documents import MOST_VALUES, BoundsError, compose_yaml, read_file
 from simkubelet.model.errors import InputError
+from simkubelet.model.words import number_of
 
 from .complaints import Complaint, complaints, manifest_complaints, object_complaints
 from .crosscheck import Known, crosscheck
@@ -145,7 +146,7 @@ def _refuse(path: Path, problems: Iterable[_Problem]) -> NoReturn:
     ordered = sorted(problems, key=lambda problem: problem.position)
     lines = [_line(path, problem) for problem in ordered[:_MOST_LINES]]
     if more := len(ordered) - len(lines):
-        lines.append(f"{path}: {more} more problems")
+        lines.append(f"{path}: {number_of(more, 'more problem')}")
     raise DocumentError(lines)
 
 
@@ -181,8 +182,6 @@ class _Problem(NamedTuple):
 
 _START = Position(1, 1)
 _MOST_LINES: Final = 100
-_MOST_VALUES: Final = 200_000
-"""Keys and values of a story, its aliases followed."""
 _READ_TWICE: Final = 1 << 18
 """Bytes of a text that PyYAML's own parser, which takes ten times as long as libyaml, reads for its words."""
 
@@ -226,9 +225,9 @@ def read_yaml(text: bytes) -> Positioned:
 def _compose(text: bytes) -> yaml.Node | None:
     """Compose with libyaml where PyYAML has it; what that refuses PyYAML's own parser reads for the words."""
     try:
-        return compose_yaml(text, most=_MOST_VALUES)
+        return compose_yaml(text, most=MOST_VALUES)
     except yaml.YAMLError:
-        return compose_yaml(text, yaml.SafeLoader if len(text) <= _READ_TWICE else None, _MOST_VALUES)
+        return compose_yaml(text, yaml.SafeLoader if len(text) <= _READ_TWICE else None, MOST_VALUES)
 
 
 def _broken(position: Position, message: str) -> Positioned:

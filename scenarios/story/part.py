@@ -244,6 +244,7 @@ class Capability(StrEnum):
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"
+    DEVICE_SELECTORS = "compile selectors of devices"
     NODE_VIEW = "show plugins their node as its root sees it"
 
 

@@ -303,6 +303,7 @@ class PluginSpec(Part):
     env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
 
     _folder: Path | None = PrivateAttr(default=None)
+    _has_own_network: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
     def _one_program(self) -> PluginSpec:
@@ -321,6 +322,17 @@ class PluginSpec(Part):
         copy = self.model_copy()
         copy._folder = folder.absolute()  # our own
         return copy
+
+    def in_own_network(self) -> PluginSpec:
+        """The same plugin in a network of its own, as a pod's without ``hostNetwork``; in the host's with `api`."""
+        copy = self.model_copy()
+        copy._has_own_network = not self.uses_api  # our own
+        return copy
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether its network is a loopback device that no other has; nothing for a builtin."""
+        return self._has_own_network
 
     def working_folder(self, replacement: Sequence[str] | None) -> Path | None:
         """Where its process runs; None for the working directory of this process, as for a program in its place."""

@@ -15,6 +15,8 @@ from .part import Count, NodePath, Part, ResourceName
 class Registers(StrEnum):
     """When the stub registers without a step."""
 
+    UNTIL_CONNECTED = "until-connected"
+    """At its start and for each new kubelet; again after a refusal, and when its stream is lost."""
     ALWAYS = "always"
     """At its start, and again for each new kubelet."""
     ONCE = "once"

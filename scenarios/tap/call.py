@@ -111,6 +111,14 @@ class Call:
     def close(self) -> None:
         """Its connections have ended."""
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of its messages, as long as it is under way."""
+        return 0
+
+    def refuse(self) -> None:
+        """End it with an error, as too much is kept."""
+
 
 class Supervisor(Protocol):
     """Gets each call and decides how it is answered."""
@@ -233,6 +241,16 @@ class KnownCall(Call):
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._request) + len(self._received)
+
+    def refuse(self) -> None:
+        self.close()
+        self._server.send_reset(self.target, CANCEL)
+        self._finish(Code.RESOURCE_EXHAUSTED, "the calls under way hold too much")
+        self._route.ended(self)
 
     def _asked(self, is_last: bool) -> None:
         self._is_asked |= is_last

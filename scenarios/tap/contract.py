@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.model.resources import is_extended_resource
+from simkubelet.model.words import number_of
 
 from ..trace.snapshot import Rpc, Rule
 
@@ -202,4 +203,4 @@ def _missing(some: Iterable[str], others: Iterable[str]) -> list[str]:
 
 
 def _containers(count: int) -> str:
-    return "1 container" if count == 1 else f"{count} containers"
+    return number_of(count, "container")

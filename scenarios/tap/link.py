@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
@@ -20,6 +21,8 @@ from .call import Call, KnownCall, Supervisor
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _ALL_STREAMS: Final = 2**31 - 1
+_MOST_HELD_BYTES: Final = 256 << 20
+"""Of the messages of all calls of a tap that are known and under way."""
 
 
 class LinkSupervisor(Supervisor, Protocol):
@@ -32,23 +35,35 @@ class LinkSupervisor(Supervisor, Protocol):
         """That connection has ended."""
 
 
+@dataclass(slots=True)
+class Held:
+    """Bytes of the messages of calls under way, of all connections of a tap."""
+
+    size: int = 0
+
+
 class Link:
     """What ends one of its connections ends the other; `run` makes them.
 
     Args:
         supervisor: Is notified of it, and of the calls that the tap knows.
         paths: Those calls by their paths.
+        held: What all connections of the tap hold.
 
     Attributes:
         known_calls: Those that are under way.
     """
 
-    def __init__(self, supervisor: LinkSupervisor, paths: Mapping[bytes, StrEnum] = PATHS) -> None:
+    def __init__(
+        self, supervisor: LinkSupervisor, paths: Mapping[bytes, StrEnum] = PATHS, held: Held | None = None
+    ) -> None:
         self.caller = End(_FromCaller(self), begins=True)
         self.server = End(_FromServer(self), begins=False)
         self.known_calls: set[KnownCall] = set()
         self._supervisor = supervisor
         self._paths = paths
+        self._held = held or Held()
+        self._held_of: dict[Call, int] = {}
         self._by_source: dict[int, Call] = {}
         self._by_target: dict[int, Call] = {}
         self._next_target = 1
@@ -96,6 +111,8 @@ class Link:
         self.server.close()
         for call in self._by_source.values():
             call.close()
+        self._held.size -= sum(self._held_of.values())
+        self._held_of.clear()
 
     def lost(self) -> None:
         """One of the connections has ended."""
@@ -124,6 +141,7 @@ class Link:
     def ended(self, call: Call) -> None:
         """See `Route`."""
         self._by_source.pop(call.source, None)
+        self.count(call)
         self.caller.finish(call.source)
         self._forget_target(call)
         self.known_calls -= {call}
@@ -131,6 +149,16 @@ class Link:
     def changed(self) -> None:
         """See `Route`."""
         self._is_changed = True
+
+    def count(self, call: Call) -> None:
+        """Count what a call holds, and end it where all of them hold too much and it holds more than before."""
+        before = self._held_of.pop(call, 0)
+        held = call.held_bytes if self._by_source.get(call.source) is call else 0
+        self._held.size += held - before
+        if held:
+            self._held_of[call] = held
+        if self._held.size > _MOST_HELD_BYTES and held > before:
+            call.refuse()
 
     def take_frame_of_caller(self, frame: Frame) -> None:
         """Pass on a frame that concerns the whole connection.
@@ -188,6 +216,7 @@ class _FromCaller:
     def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
         if call := self._link.of_source(stream):
             call.says(data, size, is_last)
+            self._link.count(call)
         else:
             self._link.caller.credit(stream, size)
 
@@ -220,6 +249,7 @@ class _FromServer:
     def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
         if call := self._link.of_target(stream):
             call.brings(data, size, is_last)
+            self._link.count(call)
         else:
             self._link.server.credit(stream, size)
 

@@ -199,7 +199,7 @@ class AsyncNode:
         Args:
             command: A program and its arguments.
             name: By which steps and expectations call it; each plugin of a test has its own.
-            env: Added to the test's own environment.
+            env: Added to the test's own environment, of which no credentials are passed on.
             wait: Whether to wait for its registration, for 30 s at most.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """The runner came to a step; `step` counts from 0 as the document's list does."""
+    """The runner came to a step; `step` is its number, counted from 1."""
 
     kind: ClassVar[str] = "step-started"
     step: int

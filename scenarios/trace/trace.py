@@ -71,7 +71,7 @@ Follower = Callable[[Entry], None]
 
 
 class Broadcast:
-    """Gives entries to its followers and keeps none, for a record without an end.
+    """Forwards entries to its followers without storing them.
 
     Args:
         now: The time in seconds, which is node time and real time; the first entry's counts from here.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from simkubelet.model.words import number_of
+
 from ..report.page import rendered
 from ..story.specs import NodeSpec, PluginSpec
 
@@ -29,12 +31,13 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A value of steps: one of `choices`, which are values and labels, or a number where there are none."""
+    """A value of steps: one of `choices`, which are values and labels, or a whole number from 1 to `most`."""
 
     name: str
     label: str
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def groups(gpus: int, plugins: Sequence[str]) -> Iterator[Group]:
         choices = (*((str(index), f"GPU {index}") for index in range(gpus)), ('{"free": true}', "a free GPU"))
         xid = Button("report XID", "fail", ("gpu", "xid"))
         lost = Button("falls off the bus", "fail", ("gpu", "xid"), {"lost": True})
-        inputs = (Input("gpu", "GPU", choices), Input("xid", "XID", value=_XID))
+        inputs = (Input("gpu", "GPU", choices), Input("xid", "XID", value=_XID, most=(1 << 32) - 1))
         yield Group("GPU", (xid, lost, Button("heal", "heal", ("gpu",))), inputs)
         unloaded = {"call": "nvmlInit", "error": "DRIVER_NOT_LOADED"}
         calls = Button("calls fail", "failNvml", given={"call": "nvmlDeviceGet*", "error": "UNKNOWN"})
@@ -76,7 +79,7 @@ def groups(gpus: int, plugins: Sequence[str]) -> Iterator[Group]:
 def live_page(title: str, nodes: Sequence[NodeSpec], plugins: Sequence[PluginSpec]) -> str:
     """Return the HTML of the page of a cluster whose nodes are all alike."""
     gpus = nodes[0].gpus
-    count = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}"
+    count = number_of(len(nodes), "node")
     return rendered(
         "live",
         title=title,

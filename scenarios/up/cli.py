@@ -5,7 +5,9 @@ Only click is imported at load, see `scenarios.cli`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,11 @@ from simkubelet.apis.numbers import IntRange
 
 from ..play.cli import duration
 from .options import NodeOptions, checked_name, node_options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from .running import Cluster
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -47,10 +54,36 @@ def _checked_runtime_config(values: tuple[str, ...], kubernetes: str) -> dict[st
     return config
 
 
+def _running_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers for a node: those of the clusters that run, or of the one that the command line names."""
+    from ..play.completion import offered
+
+    chosen = context.params.get("cluster")
+    return offered((node for one in _running() if chosen in (None, one.name) for node in one.about.nodes), incomplete)
+
+
+def _running_clusters(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from ..play.completion import offered
+
+    return offered((one.name for one in _running()), incomplete)
+
+
+def _running() -> Iterable[Cluster]:
+    from simkubelet.model.errors import InputError
+
+    from .running import clusters
+
+    try:
+        return clusters().values()
+    except InputError:
+        return ()
+
+
 _cluster = click.option(
     "--cluster",
     metavar="NAME",
     callback=checked_name,
+    shell_complete=_running_clusters,
     help="The cluster (default: that of KUBECONFIG; if that is not set, the only one that runs).",
 )
 
@@ -221,7 +254,7 @@ def kubelet() -> None:
 
 
 @kubelet.command()
-@click.argument("node")
+@click.argument("node", shell_complete=_running_nodes)
 @_cluster
 def restart(node: str, cluster: str | None) -> None:
     """Restart NODE's kubelet; containers and plugins continue."""
@@ -229,7 +262,7 @@ def restart(node: str, cluster: str | None) -> None:
 
 
 @kubelet.command()
-@click.argument("node")
+@click.argument("node", shell_complete=_running_nodes)
 @_cluster
 def stop(node: str, cluster: str | None) -> None:
     """Stop NODE's kubelet; containers and plugins continue."""
@@ -237,7 +270,7 @@ def stop(node: str, cluster: str | None) -> None:
 
 
 @kubelet.command()
-@click.argument("node")
+@click.argument("node", shell_complete=_running_nodes)
 @_cluster
 def start(node: str, cluster: str | None) -> None:
     """Start NODE's kubelet."""
@@ -255,7 +288,7 @@ def node() -> None:
 
 
 @node.command()
-@click.argument("node")
+@click.argument("node", shell_complete=_running_nodes)
 @_cluster
 def reboot(node: str, cluster: str | None) -> None:
     """Power-cycle NODE: containers and plugins end and start again."""

@@ -28,6 +28,7 @@ from simkubelet.cluster import (
     DeviceTaintEviction,
     GarbageCollector,
     NamespaceController,
+    NamespaceDeletion,
     NodeLifecycle,
     NodeLogs,
     Objects,
@@ -43,6 +44,7 @@ from simkubelet.cluster import (
 from simkubelet.host import has_strangers
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, version
+from simkubelet.model.words import number_of
 
 from ..backends.world.folders import own_folder
 from ..backends.world.node import SimNode
@@ -102,8 +104,8 @@ class LiveCluster:
         self._group = asyncio.TaskGroup()
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
-        self._store = Store(self._objects, self.live.observe, spec.event_ttl_s)
         release, self._gates = version(spec.nodes[0].kubernetes), spec.nodes[0].feature_gates
+        self._store = Store(self._objects, self.live.observe, spec.event_ttl_s, self._gates)
         self.api = ApiServer(
             self._objects,
             all_strategies(self._objects, release, self._gates),
@@ -154,10 +156,11 @@ class LiveCluster:
         kubernetes, clock, keep = version(self._spec.nodes[0].kubernetes), self.live.clock, self.live.keep
         recorder = self._store.recorder
         keep("namespaces", namespaces.run)
+        keep("deletion of namespaces", NamespaceDeletion(self.api.registry, clock, kubernetes).run)
         keep("node lifecycle", NodeLifecycle(self._store, clock).run)
         keep("taint eviction", TaintEviction(self._store, clock).run)
         keep("pod garbage collector", PodGarbageCollector(self._store, clock).run)
-        keep("scheduler", Scheduler(self._store, clock, kubernetes, self._gates).run)
+        keep("scheduler", Scheduler(self._store, clock, kubernetes, self._gates, in_thread=True).run)
         keep("DaemonSets", DaemonSetController(self.api.registry, clock, recorder).run)
         if FEATURE_GATES[DYNAMIC_RESOURCES].is_on(kubernetes, self._gates):
             keep("ResourceClaims", ResourceClaimController(self.api.registry, clock, recorder, kubernetes).run)
@@ -230,16 +233,20 @@ def _served(cluster: LiveCluster, spec: ClusterSpec) -> AbstractAsyncContextMana
     """Serve the live page of a cluster that has not started, and give its address."""
     # Most clusters have none.
     from .buttons import live_page
+    from .cards import Shown
     from .web import LivePage
 
     name = f"cluster '{spec.name}'"
-    page = LivePage(name, live_page(name, spec.nodes, spec.plugins), cluster.controls.perform)
+    shown = Shown(
+        [node.name for node in spec.nodes], [plugin.name for plugin in spec.plugins], cluster.live.device_name
+    )
+    page = LivePage(name, live_page(name, spec.nodes, spec.plugins), cluster.controls.perform, shown)
     cluster.record.follow(page.take)
     return page.serving(spec.web_port or 0)
 
 
 def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path, page: str | None) -> None:
-    nodes = "1 node" if len(spec.nodes) == 1 else f"{len(spec.nodes)} nodes"
+    nodes = number_of(len(spec.nodes), "node")
     click.echo(f"cluster '{spec.name}' is up: {nodes}, Kubernetes {spec.nodes[0].kubernetes}; Ctrl-C ends it")
     click.echo(f"  export KUBECONFIG={kubeconfig}")
     for line in cluster.live.introductions():

@@ -178,12 +178,12 @@ def server_of(cluster: Mapping[str, Any], folder: Path) -> Server:
     """The API server of a cluster in a kubeconfig that lies in a folder.
 
     Raises:
-        OSError: its certificates cannot be read.
+        OSError: its certificates cannot be read, or are too many.
         ValueError, KeyError, TypeError, AttributeError: it is not of the form of one.
     """
     authority = b""
     if data := cluster.get("certificate-authority-data"):
         authority = base64.b64decode(data)
     elif path := cluster.get("certificate-authority"):
-        authority = (folder / path).read_bytes()
+        authority = read_file(folder / path)
     return Server(str(cluster["server"]).rstrip("/"), authority.decode(errors="replace"))

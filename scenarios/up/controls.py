@@ -20,16 +20,28 @@ from ..story.crosscheck import unknown
 from ..story.document import shown_path
 from ..story.model import Step
 from ..story.part import NodeAction
-from ..story.verbs.hardware_action import NvidiaAction
+from ..story.verbs.hardware_action import HealNvml, NvidiaAction
 from ..story.verbs.node_action import (
+    ChangeCheckpoint,
+    FillDisk,
+    FreeDisk,
     KubeletAction,
+    PauseRuntime,
     RebootNode,
     RestartKubelet,
+    ResumeRuntime,
     RuntimeAction,
     StartKubelet,
     StopKubelet,
 )
-from ..story.verbs.plugin_action import ProcessAction, StartPlugin, StopPlugin
+from ..story.verbs.plugin_action import (
+    KillPlugin,
+    PausePlugin,
+    ProcessAction,
+    ResumePlugin,
+    StartPlugin,
+    StopPlugin,
+)
 from ..trace.snapshot import PluginState, Snapshot
 from .nodes import LiveNodes
 
@@ -43,8 +55,19 @@ _DONE: Final[Mapping[type[NodeAction], str]] = {
     StopKubelet: "the kubelet of {node} is stopped",
     StartKubelet: "the kubelet of {node} runs",
     RebootNode: "{node} was rebooted",
+    ChangeCheckpoint: "the checkpoint of {node} is {action.to.value}",
+    FillDisk: "the disk of {node} has no room for a checkpoint",
+    FreeDisk: "the disk of {node} has room for a checkpoint",
+    PauseRuntime: "the container runtime of {node} is paused",
+    ResumeRuntime: "the container runtime of {node} runs",
+    StartPlugin: "the plugin {action.plugin} of {node} was started",
+    StopPlugin: "the plugin {action.plugin} of {node} is stopped",
+    KillPlugin: "the plugin {action.plugin} of {node} was killed",
+    PausePlugin: "the plugin {action.plugin} of {node} is paused",
+    ResumePlugin: "the plugin {action.plugin} of {node} runs",
+    HealNvml: "NVML works again on {node}",
 }
-"""What is reported of those whose title alone says less."""
+"""What is reported of a step that is done, in a sentence; of the others their title says it."""
 
 
 def live_action(step: object) -> LiveAction:
@@ -93,7 +116,7 @@ class Controls:
             node = self._node(action.node)
             with self.live.logs.of(node):
                 await self._do(action, self.live.by_name[node], self.live.kubelets[node])
-        return _DONE.get(type(action), f"{{node}}: {action.title}").format(node=node)
+        return _DONE.get(type(action), "{action.title} on {node}").format(node=node, action=action)
 
     async def _do(self, action: LiveAction, node: SimNode, kubelet: Kubelet) -> None:
         match action:

@@ -22,6 +22,7 @@ import click
 from simkubelet.cluster import KubeletEndpoint
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import SUPPORTED, version
+from simkubelet.model.words import number_of
 from simkubelet.remote import (
     ApiClient,
     ApiError,
@@ -182,7 +183,7 @@ async def _said_if_refused(work: Callable[[], Awaitable[None]], within_s: float,
 
 
 def _introduce(live: LiveNodes, specs: Sequence[NodeSpec], url: str) -> None:
-    nodes = "1 node" if len(specs) == 1 else f"{len(specs)} nodes"
+    nodes = number_of(len(specs), "node")
     click.echo(f"{nodes} joined {url}, Kubernetes {specs[0].kubernetes}; Ctrl-C drains and deletes them")
     for line in live.introductions():
         click.echo(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ from simkubelet.model.events import (
 )
 from simkubelet.model.pod import Container, Pod
 from simkubelet.node import NodeContext
-from simkubelet.runtime import check_bubblewrap
+from simkubelet.runtime import check_containers
 
 from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
@@ -38,7 +37,9 @@ from ..evaluation.verdict import single_errors
 from ..play.interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec, Runtime
 from ..story.stub_spec import Serves
+from ..trace.snapshot import hardware_of
 from ..trace.trace import Broadcast
+from .memory import return_memory, use_c_allocator
 from .plugin_images import PluginImages
 
 _EVENT: Final = Door("event of a node")
@@ -47,7 +48,6 @@ _LOOP: Final = Door("part of the control plane")
 _REMEMBERED_FAILURES: Final = 1000
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 _COLLECT_AFTER: Final = 20_000
-_MEMORY_RETURNED_EACH_S: Final = 30.0
 _TURNS_OF_A_REGISTRATION: Final = 40
 """Turns of the event loop from the start of a stub that is a task to its registration, with room."""
 
@@ -77,10 +77,20 @@ class LiveNodes:
         self.record = Broadcast(self.clock.now)
         self.by_name: dict[str, SimNode] = {}
         self.kubelets: dict[str, Kubelet] = {}
+        self._gpu_names: dict[str, dict[str, str]] = {}
         stubs = {one.name: one.serves or Serves() for one in plugins if one.is_stub}
         self._stubs_devices = [f"{len(one.devices)} x {one.resource}" for one in stubs.values()]
         self._forks = PluginForks()
-        self.plugins = SimPlugins(plugins, {}, self.clock, self.record, tasks=stubs.keys(), spawn=self._forks.spawn)
+        self._has_foreign = any(one.builtin is None for one in (*plugins, *images.values()))
+        self.plugins = SimPlugins(
+            plugins,
+            {},
+            self.clock,
+            self.record,
+            tasks=stubs.keys(),
+            spawn=self._forks.spawn,
+            has_foreign=self._has_foreign,
+        )
         self.logs = KubeletLogs(self.clock.now)
         self._images = images
         self._folder = folder
@@ -95,7 +105,7 @@ class LiveNodes:
         contain_failures(complain_once())
         self.logs.start()
         self._stack.callback(self.logs.close)
-        self.keep("memory", self._return_memory)
+        self.keep("memory", lambda: return_memory(self.clock.sleep))
 
     async def add(self, specs: Iterable[NodeSpec], cluster: ClusterApi, kubeconfig: Callable[[], Path]) -> None:
         """Start the nodes of a cluster, each with its plugins.
@@ -113,8 +123,10 @@ class LiveNodes:
             HostError: The machine cannot do it.
         """
         specs = tuple(specs)
-        if any(spec.runtime is Runtime.PROCESS for spec in specs):
-            await asyncio.to_thread(check_bubblewrap)
+        if any(spec.runtime is Runtime.PROCESS for spec in specs) and (
+            line := await asyncio.to_thread(check_containers)
+        ):
+            complain(line)
         for spec in specs:
             node = SimNode(spec, self._folder / spec.name)
             await self._add(node, cluster, kubeconfig)
@@ -140,13 +152,6 @@ class LiveNodes:
 
         self._stack.push_async_callback(end)
 
-    async def _return_memory(self) -> None:
-        """Now and then give the system what large objects have left unused; the C library does so at its end only."""
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        while trim is not None:
-            await self.clock.sleep(_MEMORY_RETURNED_EACH_S)
-            trim(0)
-
     async def until_published(self) -> None:
         """Wait as long as a kubelet takes from its socket to the node's status."""
         await self.clock.sleep(START_S)
@@ -166,6 +171,14 @@ class LiveNodes:
             case KubeletCrashed(node=node, reason=reason):
                 self.plugins.allow_restarts(node, False)
                 complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
+
+    def device_name(self, node: str, device: str) -> str:
+        """What people call a device of a node: ``GPU 3`` for a fake GPU, ``GPU 3::1`` for a replica; else its id."""
+        uuid = hardware_of(device)
+        if node not in self._gpu_names and (of_node := self.by_name.get(node)) is not None:
+            gpus = of_node.machine.gpus if of_node.machine is not None else ()
+            self._gpu_names[node] = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
+        return self._gpu_names.get(node, {}).get(uuid, uuid) + device[len(uuid) :]
 
     def introductions(self) -> Iterator[str]:
         """A line for each node, about its GPUs and the devices of its stubs."""
@@ -198,12 +211,13 @@ class LiveNodes:
             cluster.record(pod, "Warning", "NotThePlugin", message, SIMULATOR, container=container.name)
 
         node.create()
-        self._stack.callback(node.close)
+        self._stack.push_async_callback(node.close)
         self.logs.add_node(node.name, node.kubelet_log)
         config = node.kubelet_config()
         context = NodeContext(self.clock, cluster, self.observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self.clock)
-        runtime = PluginImages(node, self._images, own, self.clock, note, self.record, self._forks.spawn)
+        parts = node, self._images, own, self.clock, note, self.record, self._forks.spawn
+        runtime = PluginImages(*parts, has_foreign=self._has_foreign)
         kubelet = Kubelet(node.directory, config, context, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self.logs.of(node.name):
@@ -253,6 +267,7 @@ def keep_until_interrupted(main: Coroutine[Any, Any, None]) -> None:
         OSError: standard output cannot be written, or the machine failed in another way.
     """
     raise_limit()
+    use_c_allocator()
     # What is loaded stays, and what many nodes and pods are made of does not become garbage soon.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)

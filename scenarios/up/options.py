@@ -17,9 +17,12 @@ import click
 
 from simkubelet.apis.numbers import IntRange
 
+from ..play.completion import versions
+
 if TYPE_CHECKING:
     from ..story.specs import NodeFile, NodeSpec, PluginSpec
 
+_STRATEGY: Final = "DEVICE_LIST_STRATEGY"
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 
 
@@ -65,6 +68,7 @@ _OPTIONS: Final = (
         "--kubelet-version",
         "kubernetes",
         metavar="VERSION",
+        shell_complete=versions,
         help="A Kubernetes minor or patch (default: that of the cluster joined; of a new cluster 1.34).",
     ),
     click.option(
@@ -170,8 +174,8 @@ class NodeOptions:
         wanted = self._plugins or (("nvidia",) if self._profile else ())
         named = tuple(_plugin(text) for text in wanted if text != "none")
         if twice := sorted({one.name for one in named if [other.name for other in named].count(one.name) > 1}):
-            raise click.BadParameter(f"'{twice[0]}' stands twice", param_hint="--plugin")
-        return named
+            raise click.BadParameter(f"'{twice[0]}' is given twice", param_hint="--plugin")
+        return tuple(map(self._with_gpus_in_containers, named))
 
     def images(self) -> Mapping[str, PluginSpec]:
         """Return image -> the plugin that its containers are.
@@ -181,7 +185,19 @@ class NodeOptions:
         """
         from .plugin_images import BUNDLED_IMAGES
 
-        return {**BUNDLED_IMAGES, **dict(map(_image, self._images))}
+        named = {**BUNDLED_IMAGES, **dict(map(_image, self._images))}
+        return {image: self._with_gpus_in_containers(plugin) for image, plugin in named.items()}
+
+    def _with_gpus_in_containers(self, plugin: PluginSpec) -> PluginSpec:
+        """A plugin of NVIDIA GPUs that has containers that run see theirs, as its strategy ``envvar`` needs a hook.
+
+        Every kubelet here knows annotations, and the node has the specification.
+        """
+        from ..story.specs import Runtime
+
+        if plugin.builtin != "nvidia" or self._runtime != Runtime.PROCESS:
+            return plugin
+        return plugin.model_copy(update={"args": ("--cdi-spec-dir=",), "env": {_STRATEGY: "cdi-annotations"}})
 
 
 def node_options(command: Callable[..., None]) -> Callable[..., None]:

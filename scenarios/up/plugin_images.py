@@ -1,21 +1,25 @@
 """Containers that are device plugins: where an image stands for a plugin, its container is that plugin's process.
 
 The process runs as a plugin of the node does, with the node's paths and fake GPUs, and with the container's arguments
-and environment; where its volumes are mounted is not looked at, as the plugin has the node's folders anyway. Images of
-vendors have more than one program, so a container whose ``command`` runs another one is the node's own runtime's, as
-are the containers of all other images.
+and environment as far as these reach nothing beyond the node (`plugin_command`). It finds the kubelet's folder of
+sockets where its volumes show it, and nowhere else; other folders of the node it has anyway. Images of vendors have
+more than one program, so a container whose ``command`` runs another one is the node's own runtime's, as are the
+containers of all other images.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import dropwhile
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any, Final, get_args
 
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.devices import DeviceRunOptions
 from simkubelet.host import PipedLog
 from simkubelet.kubelet import CONTAINER_LOGS
@@ -37,7 +41,7 @@ from simkubelet.runtime import (
 from ..backends.world.child import Child, Spawn
 from ..backends.world.logs import exit_message
 from ..backends.world.node import SimNode
-from ..backends.world.plugins import plugin_command
+from ..backends.world.plugins import GivenByPod, plugin_command
 from ..story.specs import Builtin, PluginSpec
 from ..story.stub_spec import Serves
 from ..trace.events import PluginExited, PluginStarted
@@ -50,6 +54,9 @@ BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
 STUB: Final = PluginSpec(name="stub", builtin="stub", serves=Serves(devices=tuple(f"device-{n}" for n in range(8))))
 """The stub of nodes that no story describes."""
 _DEVICE_PLUGIN: Final = "device-plugin"
+_SOCKETS: Final = PurePosixPath(DEVICE_PLUGIN_PATH)
+_LONGEST_WORD: Final = 128 * 1024
+"""Bytes. Source: Linux v6.1, include/uapi/linux/binfmts.h, ``MAX_ARG_STRLEN``."""
 
 
 class PluginImages:
@@ -61,6 +68,7 @@ class PluginImages:
         note: called with each container that has the image of a plugin and runs another program, and a sentence.
         trace: gets the starts and ends of the plugins, by the names of their pods.
         spawn: starts their processes.
+        has_foreign: whether foreign programs are on the node that are none of these images.
     """
 
     def __init__(
@@ -72,8 +80,11 @@ class PluginImages:
         note: Callable[[Pod, Container, str], None],
         trace: Record,
         spawn: Spawn,
+        *,
+        has_foreign: bool = False,
     ) -> None:
         self._note = note
+        self._has_foreign = has_foreign or any(one.builtin is None for one in images.values())
         self._trace = trace
         self._spawn = spawn
         self._node = node
@@ -96,13 +107,13 @@ class PluginImages:
         env = program_of(pod, container, options.envs).env
         args = tuple(expand(text, env) for text in arguments)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
-        is_beside_foreign = any(one.builtin is None for one in self._images.values())
-        given = spec.model_copy(update={"args": (*spec.args, *args)})
-        command = plugin_command(self._node, given, None, is_beside_foreign=is_beside_foreign)
-        command = replace(command, env={**command.env, **env}, log=files.log, takes_commands=False)
+        given = GivenByPod(args, env, tuple(_socket_folders(pod, manifest)))
         try:
+            command = plugin_command(self._node, spec, None, is_beside_foreign=self._has_foreign, given=given)
+            _check_words((*args, *env.values()), command.argv)
+            command = replace(command, log=files.log, takes_commands=False)
             log = command.open_log()
-        except HostError as error:
+        except (InputError, HostError) as error:
             raise ContainerStartError(StartFailure.RUN, str(error)) from None
         try:
             process = await self._spawn(command, log.pipe)
@@ -147,8 +158,39 @@ def _arguments(spec: PluginSpec, manifest: Mapping[str, Any]) -> list[str] | Non
     return [*rest, *args] if len(rest) < len(command) or not command else None
 
 
+def _socket_folders(pod: Pod, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where a container sees the kubelet's folder of sockets: as a volume of its own, or in that of a folder above."""
+    volumes = {one["name"]: one["hostPath"]["path"] for one in pod.spec.get("volumes") or () if one.get("hostPath")}
+    for mount in manifest.get("volumeMounts") or ():
+        if (path := volumes.get(mount["name"])) is not None:
+            shown = _joined(path, mount.get("subPath") or "")
+            if _SOCKETS.is_relative_to(shown):
+                yield _joined(mount["mountPath"], str(_SOCKETS.relative_to(shown)))
+
+
+def _joined(path: str, part: str) -> str:
+    # Two slashes at the beginning are a path of their own to `normpath`.
+    return "/" + normpath(f"{path}/{part}").lstrip("/")
+
+
 def _file_name(word: str) -> str:
     return PurePosixPath(word).name
+
+
+def _check_words(given: Iterable[str], argv: Iterable[str]) -> None:
+    """Refuse what no process can be given.
+
+    Raises:
+        InputError: There is such a word.
+    """
+    try:
+        is_valid = all(b"\0" not in os.fsencode(word) for word in given)
+    except UnicodeEncodeError:
+        is_valid = False
+    if not is_valid:
+        raise InputError("an argument or a variable has a character that no process can be given; remove it")
+    if any(len(os.fsencode(word)) >= _LONGEST_WORD for word in argv):
+        raise InputError(f"arguments and variables are too long together; use fewer than {_LONGEST_WORD} bytes")
 
 
 def _not_the_plugin(spec: PluginSpec, manifest: Mapping[str, Any]) -> str:

@@ -116,7 +116,7 @@ def claimed(name: str, option: str = "--name") -> Iterator[Path]:
         HostError: the folder cannot be made or removed.
     """
     path = _home() / name
-    check_socket_path(control_socket(path))
+    check_socket_path(control_socket(path), f"{_ELSEWHERE} with a shorter path")
     folder = _claimed(path, option)
     try:
         yield folder.path
@@ -144,11 +144,8 @@ def left_clusters() -> Iterator[OwnFolder]:
     Raises:
         InputError: the folder that they are in is not this user's alone.
     """
-    try:
-        _check_home(_home())
-    except FileNotFoundError:
-        return
-    yield from left_folders(_home(), NAME)
+    if _has_home():
+        yield from left_folders(_home(), NAME)
 
 
 @contextmanager
@@ -209,18 +206,33 @@ def clusters() -> dict[str, Cluster]:
     Raises:
         InputError: the folder that they are in is not this user's alone.
     """
-    try:
-        _check_home(_home())
-        folders = sorted(_home().iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+    folders = sorted(_home().iterdir()) if _has_home() else ()
     found = ((folder, _about(folder)) for folder in folders if is_in_use(folder))
     return {path.name: Cluster(path.name, control_socket(path), about) for path, about in found if about is not None}
 
 
 def _home() -> Path:
-    given = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(given, "simkubelet") if given else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
+    """The folder of the clusters.
+
+    Source: XDG Base Directory Specification 0.8: a relative path is ignored.
+    """
+    given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    return given / "simkubelet" if given.is_absolute() else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
+
+
+def _has_home() -> bool:
+    """Whether there is a folder of the clusters.
+
+    Raises:
+        InputError: it is not this user's alone, or cannot be looked at.
+    """
+    try:
+        _check_home(_home())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InputError(f"{_home()}: cannot be looked at: {error.strerror}; {_ELSEWHERE}") from None
+    return True
 
 
 def _check_home(home: Path) -> None:

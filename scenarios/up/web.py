@@ -20,7 +20,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -32,6 +32,7 @@ from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 from ..report.history import History
 from ..report.timeline import of
 from ..trace.trace import Entry
+from .cards import Shown
 from .control_socket import Perform
 
 MOST_MESSAGES: Final = 300
@@ -62,12 +63,14 @@ class LivePage:
         name: Of what the timeline is of.
         html: The page.
         perform: Does the steps that its buttons send.
+        shown: What it shows of nodes and devices.
     """
 
-    def __init__(self, name: str, html: str, perform: Perform) -> None:
+    def __init__(self, name: str, html: str, perform: Perform, shown: Shown | None = None) -> None:
         self._name = name
         self._html = html
         self._perform = perform
+        self._shown = shown or Shown()
         self._token = secrets.token_urlsafe(32)
         self._history = History(None, MOST_MESSAGES)
         self._event = b""
@@ -168,8 +171,9 @@ class LivePage:
         # What happens at once is sent at once.
         await asyncio.sleep(_PAUSE_S)
         changed.clear()
-        self._event = (
-            self._event
-            or b"data: %s\n\n" % json.dumps(of(self._name, self._history).data(), separators=(",", ":")).encode()
-        )
+        self._event = self._event or b"data: %s\n\n" % json.dumps(self._data(), separators=(",", ":")).encode()
         return self._event
+
+    def _data(self) -> dict[str, Any]:
+        timeline = of(self._name, self._history).grouped(self._shown.device_name)
+        return {**timeline, "nodes": self._shown.cards(self._history.lasting())}

@@ -24,7 +24,7 @@ def load(package: str, module: str = "") -> ModuleType:
     """Import a bundled package, or a module of it, in whichever form it is here.
 
     Raises:
-        ImportError: The package is not here, or a stranger's of the same name was imported first.
+        ImportError: The package is not here, or another package with this name was imported first.
     """
     name = module_name(package)
     if name == package and sys.path[:1] != [str(CHECKOUT)]:

@@ -13,6 +13,7 @@ The walk and what is done at its end are one module, as nothing else may hold de
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -26,8 +27,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 __all__ = [
+    "MOST_LEFT_LEVELS",
+    "PATH_MAX",
     "FileTree",
     "Place",
+    "check_path",
     "folder_without_links",
     "found_without_links",
     "is_within",
@@ -38,8 +42,12 @@ __all__ = [
 
 _MOST_LINKS: Final = 40
 """Source: path_resolution(7)."""
+PATH_MAX: Final = 4096
+"""Bytes of a path, with the NUL at its end. Source: path_resolution(7)."""
 _MOST_LEVELS: Final = 1 << 16
 """Of folders in folders; who makes more of them while they are removed is not waited for."""
+MOST_LEFT_LEVELS: Final = 1 << 24
+"""The same where those have ended who could: more than a file system has room for."""
 _NONE: Final = -1
 _OPENAT2: Final = 437
 _HOW: Final = struct.Struct("QQQ")
@@ -111,6 +119,22 @@ def folder_without_links(path: Path) -> Iterator[int]:
             os.close(folder)
 
 
+def check_path(path: str) -> None:
+    """Refuse what no call of the kernel takes for a path: a walk would hold a descriptor for each of a million names.
+
+    Raises:
+        OSError: it is too long, or there is a NUL or half a character in it.
+    """
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise _error(errno.EINVAL, path) from None
+    if b"\0" in encoded:
+        raise _error(errno.EINVAL, path)
+    if len(encoded) >= PATH_MAX:
+        raise _error(errno.ENAMETOOLONG, path)
+
+
 def is_within(path: Path, folder: Path) -> bool:
     """Whether what is at a path of this host now is in a folder, or is it, after all links.
 
@@ -163,8 +187,7 @@ class FileTree:
             follow: Whether a link at the path itself is followed too.
             make: Whether folders above the path are made where they are missing; not those that a link names.
         """
-        if "\0" in path:
-            raise _error(errno.EINVAL, path)
+        check_path(path)
         with ExitStack() as opened:
             yield _Walk(self, opened).to(path, follow, make)
 
@@ -334,6 +357,9 @@ class _Walk:
             raise _error(errno.ENOENT, str(place.path))
         if found is not None and not stat.S_ISDIR(os.fstat(found).st_mode):
             raise _error(errno.ENOTDIR, str(place.path))
+        if len(self._levels) >= PATH_MAX // 2:
+            # No path is so deep that has no links.
+            raise _error(errno.ENAMETOOLONG, str(place.path))
         self._levels.append(_Level(place, _NONE if found is None else found))
 
     def _open(self, name: str, folder: int, flags: int) -> int:
@@ -366,24 +392,25 @@ def _wants_folder(path: str) -> bool:
     return path.rpartition("/")[2] in {"", "."}
 
 
-def remove_folder(name: str, folder: int) -> None:
+def remove_folder(name: str, folder: int, most_levels: int = _MOST_LEVELS) -> None:
     """Remove a folder in an open one with all that is in it, but for what is mounted there."""
+    _take(name, folder)
     top = _open_here(name, _FOLDER, folder)
     try:
-        _empty(top)
+        _empty(top, most_levels)
     finally:
         os.close(top)
     os.rmdir(name, dir_fd=folder)
 
 
-def _empty(top: int) -> None:
+def _empty(top: int, most_levels: int = _MOST_LEVELS) -> None:
     """Remove all that is in a folder, but for what is mounted there.
 
     Folders in folders are moved up first: `shutil.rmtree` goes down by recursion before Python 3.13, with a descriptor
-    for each level, and into what is mounted.
+    for each level, and into what is mounted. They get names that nobody can have made before.
     """
-    moved = count()
-    for _ in range(_MOST_LEVELS):
+    prefix, moved = f".{os.urandom(8).hex()}", count()
+    for _ in range(most_levels):
         names = os.listdir(top)  # by its descriptor
         if not names:
             return
@@ -391,17 +418,30 @@ def _empty(top: int) -> None:
             if not _is_folder(name, top):
                 os.unlink(name, dir_fd=top)
                 continue
+            _take(name, top)
             inner = _open_here(name, _FOLDER, top)
             try:
                 for below in os.listdir(inner):  # noqa: PTH208  # by its descriptor
                     if not _is_folder(below, inner):
                         os.unlink(below, dir_fd=inner)
                     elif not _is_removed(below, inner):
-                        os.rename(below, f".{os.getpid()}-{next(moved)}", src_dir_fd=inner, dst_dir_fd=top)
+                        _take(below, inner)
+                        os.rename(below, f"{prefix}-{next(moved)}", src_dir_fd=inner, dst_dir_fd=top)
             finally:
                 os.close(inner)
             os.rmdir(name, dir_fd=top)
     raise _error(errno.ENOTEMPTY, "")
+
+
+def _take(name: str, folder: int) -> None:
+    """Let us enter and change a folder that is ours and about to be removed: a program may have forbidden it."""
+    found = _open_here(name, _FOUND | os.O_DIRECTORY, folder)
+    try:
+        if os.fstat(found).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            with contextlib.suppress(PermissionError):
+                os.chmod(f"/proc/self/fd/{found}", stat.S_IRWXU)  # noqa: PTH101  # no path by itself
+    finally:
+        os.close(found)
 
 
 def _is_folder(name: str, folder: int) -> bool:

@@ -17,6 +17,7 @@ import resource
 import signal
 import stat
 import sys
+from collections.abc import Iterable
 
 _CLONE_NEWUSER = 0x10000000
 _LOWEST_ID, _IDS = 0x70000000, 0x0FFFFFFF
@@ -24,7 +25,7 @@ _LOWEST_ID, _IDS = 0x70000000, 0x0FFFFFFF
 
 Source: systemd v258, docs/UIDS-GIDS.md.
 """
-_MAX_PROCESSES = 4096
+MAX_PROCESSES = 4096
 # The numbers are those of all architectures.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -33,7 +34,14 @@ _MOVE_FROM_HERE, _MOVE_TO_HERE = 0x4, 0x40
 _MOUNT_ATTR_IDMAP = 0x100000
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+"""A system call that has another number on each architecture.
+
+Source: include/uapi/asm-generic/unistd.h and the tables syscall.tbl (Linux 6.1).
+"""
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _CAPABILITY_VERSION = 0x20080522
+_CAP_SETPCAP = 1 << 8
 _LANDLOCK_MIN_ABI, _LANDLOCK_SCOPES_ABI = 2, 6
 """Before 2 no file can be moved to another folder."""
 _LANDLOCK_WRITE_FILE = 1 << 1
@@ -77,7 +85,7 @@ class Stranger:
         ready, done = os.pipe(), os.pipe()
         child = os.fork()
         if child == 0:
-            _stay_in_new_namespace(ready[1], done)
+            _stay_in_new_namespace(self.host_id, ready[1], done)
         try:
             os.close(ready[1])
             if not os.read(ready[0], 1):
@@ -120,7 +128,7 @@ class Stranger:
                 # It may open these again, as ``/dev/stdout``.
                 os.fchown(output, self.host_id, self.host_id)
         _, most = resource.getrlimit(resource.RLIMIT_NPROC)
-        bound = _MAX_PROCESSES if most == resource.RLIM_INFINITY else min(most, _MAX_PROCESSES)
+        bound = MAX_PROCESSES if most == resource.RLIM_INFINITY else min(most, MAX_PROCESSES)
         resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
         call("setns", self.namespace, _CLONE_NEWUSER)
         os.close(self.namespace)
@@ -129,10 +137,15 @@ class Stranger:
         os.setresuid(0, 0, 0)
 
 
-def _stay_in_new_namespace(ready: int, done: tuple[int, int]) -> None:
-    """Enter a user namespace, say so, and end when nobody holds the pipe `done` open any more."""
+def _stay_in_new_namespace(host_id: int, ready: int, done: tuple[int, int]) -> None:
+    """Enter a user namespace, say so, and end when nobody holds the pipe `done` open any more.
+
+    What is counted for each user, such as inotify instances, counts for the owner of the namespace, too. That is this
+    user, so that it cannot use up what root may have.
+    """
     try:
         os.close(done[1])
+        os.seteuid(host_id)
         call("unshare", _CLONE_NEWUSER)
         os.write(ready, b".")
         os.read(done[0], 1)
@@ -161,23 +174,31 @@ def attach(tree: int, path: str | int) -> None:
 
 def drop_capabilities(kept: int = 0) -> None:
     """Give up all capabilities for good but those of the mask `kept`."""
-    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
-        last = int(file.read())
-    for number in range(last + 1):
-        if not kept >> number & 1:
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    permitted, bounding = int(fields["CapPrm"], 16), int(fields["CapBnd"], 16)
+    # Without this one no program of its own can regain any, as `shut_in` sees to.
+    dropped = bounding & ~kept if permitted & _CAP_SETPCAP else 0
+    for number in range(dropped.bit_length()):
+        if dropped >> number & 1:
             call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+    kept &= permitted
     header = ctypes.create_string_buffer(_CAPABILITY_VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
     low, high = ((kept >> shift & 0xFFFFFFFF).to_bytes(4, sys.byteorder) for shift in (0, 32))
     call("capset", header, ctypes.create_string_buffer((low * 2 + bytes(4)) + (high * 2 + bytes(4)), 24))
 
 
-def shut_in() -> bool:
+def shut_in(writable: Iterable[str] = ("/",)) -> bool:
     """Let this program, and all that it starts, change only what its own root shows; whether the kernel can do it.
 
+    Of that only what is below some paths; devices and what /proc has of processes can be written in any case.
+
     Then it can mount and unmount nothing, cannot follow ``/proc/PID/root`` out for writing, trace no process outside,
-    send none a signal and reach no abstract socket of one. In any case no program that it runs gains rights.
+    send none a signal and reach no abstract socket of one. In any case no program that it runs gains rights, and it has
+    no keys of the session that started it.
     """
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _leave_keys()
     try:
         abi = _syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     except OSError:
@@ -187,15 +208,26 @@ def shut_in() -> bool:
     writes = _LANDLOCK_WRITES | (_LANDLOCK_TRUNCATE if abi > _LANDLOCK_MIN_ABI else 0)
     attributes = _packed(writes, 0, _LANDLOCK_SCOPES) if abi >= _LANDLOCK_SCOPES_ABI else _packed(writes)
     rules = _syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
-    root = os.open("/", os.O_PATH)
-    _allow(rules, writes, root)
-    os.close(root)
-    for output in (1, 2):
+    contents = writes & (_LANDLOCK_WRITE_FILE | _LANDLOCK_TRUNCATE)
+    for path in writable:
+        beneath = os.open(path, os.O_PATH)
+        _allow(rules, writes if stat.S_ISDIR(os.fstat(beneath).st_mode) else contents, beneath)
+        os.close(beneath)
+    for opened in (1, 2, *(os.open(path, os.O_PATH) for path in ("/dev", "/proc"))):
         with contextlib.suppress(OSError):
-            _allow(rules, writes & (_LANDLOCK_WRITE_FILE | _LANDLOCK_TRUNCATE), output)
+            _allow(rules, contents, opened)
     _syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
     os.close(rules)
     return True
+
+
+def _leave_keys() -> None:
+    """Have a keyring of our own in place of the session's, whose keys this program could read and change."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        # A kernel without keys, or a container that may not use them.
+        with contextlib.suppress(OSError):
+            _syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def _allow(rules: int, writes: int, beneath: int) -> None:

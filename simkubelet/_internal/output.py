@@ -47,6 +47,10 @@ _COMMAND: Final = r"^[^\S\x0b-\x1f\x85\u2028\u2029]*:(?=:[A-Za-z])|#(?=#\w*\[)"
 """What begins a workflow command: ``::error::`` at the start of a line; ``##[error]``, ``##vso[`` anywhere."""
 _INVISIBLE: Final = re.compile(_HIDDEN)
 _UNPRINTABLE: Final = re.compile(f"{_HIDDEN}|{_COMMAND}", re.MULTILINE)
+_LONGEST_LINE: Final = 4000
+"""In characters, before they are escaped."""
+_END: Final = 500
+"""What is kept of a longer line's end, which says how to fix what the line quotes."""
 _NAMED: Final = {"\n": "\\n", "\r": "\\r"}
 
 
@@ -81,7 +85,9 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same for text that has to be one line: newlines are escapes, too."""
+    """The same for text that has to be one line: newlines are escapes, too; the middle of a long one is left out."""
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE - _END]}… ({len(text)} characters) …{text[-_END:]}"
     return printable(text).replace("\n", _NAMED["\n"])
 
 
@@ -119,7 +125,8 @@ class Output(io.TextIOBase):
 
     def flush(self) -> None:
         """Pass on what was written; it raises what `write` does."""
-        if not self._is_lost:
+        # Since Python 3.14 a stream of ours that is collected after the one below tells of the error.
+        if not self._is_lost and not self._below.closed:
             try:
                 self._below.flush()
             except OSError as error:
@@ -220,7 +227,7 @@ def output_pipe() -> int | None:
 
 
 def is_unread() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe whose reader has closed it."""
     if (pipe := output_pipe()) is None:
         return False
     poll = select.poll()

@@ -1,8 +1,10 @@
-"""Runs a program in the view of a simulated node: a mount namespace in which the node's files lie over the host's.
+"""Runs a program in the view of a simulated node, in which the node's files lie over the host's.
 
 A plugin that was written for a node has the node's paths built in, ``/var/lib/kubelet/device-plugins`` first of all.
 Here those paths are folders and files of a simulated node, for this program alone; the rest is the host's, read-only.
-It takes root or user namespaces, and nothing that is not on every Linux.
+
+That is done by a mount namespace, which takes root or user namespaces, or, where the kernel refuses that as in an
+ordinary container, by a supervisor that translates the paths of the program's calls; it needs no privilege.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,7 +23,8 @@ from typing import Final
 
 from ..model.errors import HostError
 from . import bundle, enter_view
-from .enter_view import is_stand_in
+from .native import find_supervisor
+from .view_tree import is_stand_in
 
 __all__ = ["NodeView", "check_sandbox", "has_strangers", "is_stand_in", "sandboxed", "tied_to_parent"]
 
@@ -63,11 +67,25 @@ class NodeView:
     kept: tuple[Path, ...] = ()
 
 
-def sandboxed(command: Sequence[str], view: NodeView) -> list[str]:
+def sandboxed(
+    command: Sequence[str],
+    view: NodeView,
+    given_args: Sequence[str] = (),
+    given_env: Mapping[str, str] | None = None,
+    *,
+    has_own_network: bool = False,
+) -> list[str]:
     """The argv that runs `command` in a view; it keeps its process id and dies when its parent does.
 
     Folders of the host that a place of the view would hide, as one below ``/tmp``, stay for the program, read-only,
     where its command line, its environment or its working directory names them.
+
+    Args:
+        command: The program and its arguments.
+        view: What it sees.
+        given_args: Further arguments, which name no folders of the host.
+        given_env: Further variables, which nothing obeys that runs before the program.
+        has_own_network: Whether its network is a loopback device of its own, where the kernel lets it have one.
     """
     python = (sys.prefix, sys.base_prefix, str(bundle.CHECKOUT))
     described = {
@@ -79,8 +97,14 @@ def sandboxed(command: Sequence[str], view: NodeView) -> list[str]:
         "devices": None if view.devices is None else str(view.devices.resolve()),
         "kept": [str(folder.resolve()) for folder in view.kept],
         "seen": sorted({str(Path(folder).resolve()) for folder in python}),
+        "supervisor": None,
+        "has_own_network": has_own_network,
     }
-    return [*_LAUNCHER, json.dumps(described), *command]
+    with suppress(HostError):
+        # Otherwise the launcher says why there is no namespace.
+        described["supervisor"], _ = _way(_LAUNCHER)
+    given = {"args": list(given_args), "env": dict(given_env or {})}
+    return [*_LAUNCHER, json.dumps(described), json.dumps(given), *command]
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:
@@ -97,27 +121,72 @@ def has_strangers(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def check_sandbox() -> None:
-    """Make sure that `sandboxed` will work here.
+def check_sandbox() -> str:
+    """Make sure that `sandboxed` will work here, and say how: by a mount namespace, or by a supervisor, and why.
 
     Raises:
-        HostError: the kernel refuses the namespace.
+        HostError: the kernel refuses both.
     """
-    _try(_LAUNCHER)
+    supervisor, refused = _way(_LAUNCHER)
+    if supervisor is None:
+        return "a mount namespace was made"
+    return f"a supervisor translates the paths of each plugin by ptrace, as no mount namespace can be made ({refused})"
 
 
 @cache
-def _try(launcher: tuple[str, ...]) -> None:
-    """Start the launcher once; what works is remembered, what is refused is tried again."""
-    trial = subprocess.run(launcher, capture_output=True, text=True, check=False)
-    if trial.returncode != 0:
+def _way(launcher: tuple[str, ...]) -> tuple[str | None, str]:
+    """The supervisor of programs in a view, None where each gets a mount namespace, and what refused that.
+
+    What works is remembered, what is refused is tried again.
+    """
+    refused = _refusal(launcher)
+    if not refused:
+        return None, ""
+    try:
+        return _supervisor(launcher), refused
+    except HostError as error:
         raise HostError(
-            f"cannot show a plugin its node as root sees it ({trial.stderr.strip() or trial.returncode}): "
-            f"that takes a mount namespace; {_remedy()}"
-        )
+            f"cannot show a plugin its node as root sees it: a mount namespace is refused ({refused}), and so is what "
+            f"does without ({error}); {_remedy()}"
+        ) from None
+
+
+def supervisor_without_namespace() -> str | None:
+    """The supervisor of programs whose files it shows them; None where a mount namespace can do that.
+
+    Raises:
+        HostError: the kernel refuses both.
+    """
+    return _way(_LAUNCHER)[0]
+
+
+def supervisor() -> str:
+    """The supervisor of programs, where it works, also where namespaces can be had.
+
+    Raises:
+        HostError: it was not built, or the kernel refuses it.
+    """
+    return _supervisor(_LAUNCHER)
+
+
+@cache
+def _supervisor(launcher: tuple[str, ...]) -> str:
+    found = str(find_supervisor())
+    if refused := _refusal((*launcher, found)):
+        raise HostError(refused)
+    return found
+
+
+def _refusal(launcher: Sequence[str]) -> str:
+    """Start the launcher once; why that fails, empty where it does not."""
+    trial = subprocess.run(launcher, capture_output=True, text=True, check=False)
+    if trial.returncode == 0:
+        return ""
+    said = trial.stderr.strip().rpartition("\n")[2]
+    return said.removeprefix("cannot make the view of a node: ") or f"status {trial.returncode}"
 
 
 def _remedy() -> str:
     if os.geteuid() == 0:
-        return "this container needs more rights (docker run --privileged)"
-    return "run as root or allow user namespaces (sysctl user.max_user_namespaces)"
+        return "this container needs more rights (docker run --cap-add SYS_PTRACE)"
+    return "allow user namespaces (sysctl user.max_user_namespaces) or ptrace (sysctl kernel.yama.ptrace_scope=1)"

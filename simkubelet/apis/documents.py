@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     import yaml
 
 __all__ = [
+    "LARGEST_CHECKPOINT",
     "LARGEST_FILE",
     "LARGEST_RECORD",
     "MOST_LEVELS",
+    "MOST_VALUES",
     "BoundsError",
     "check_depth",
     "compose_yaml",
@@ -38,8 +40,12 @@ LARGEST_FILE: Final = 10 << 20
 """Bytes of a file. Source: kubelet/config/file.go, ``maxConfigLength`` (kubernetes v1.34.4)."""
 MOST_LEVELS: Final = 200
 """Levels of lists and mappings. What kinds of Kubernetes have is no deeper than 40."""
+LARGEST_CHECKPOINT: Final = 64 << 20
+"""Bytes of what a kubelet keeps."""
 LARGEST_RECORD: Final = 256 << 20
-"""Bytes of what a program writes by itself: traces, checkpoints."""
+"""Bytes of what a program writes by itself, such as a trace."""
+MOST_VALUES: Final = 200_000
+"""Of a document that is read as a whole: what YAML makes of ten megabytes takes a minute."""
 _PATIENCE_S: Final = 10
 _PART: Final = 1 << 20
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
@@ -48,6 +54,9 @@ _LEVEL_BEGINS: Final = (b"\n", b"\r", b"\xc2\x85", b"\xe2\x80", b"[", b"{", b"-"
 _SHORT: Final = 1 << 16
 _TOO_DEEP: Final = "exceeded max depth"
 _DEEP_FOR_LIBYAML: Final = "maximum nesting depth"
+_BASE_60: Final = re.compile(r"[-+]?[0-9_]+(?::[0-9]+)+")
+_LONGEST_BASE_60: Final = 4_300
+"""As Python bounds decimal ones: reading 1:59:59, a number of YAML 1.1, takes the square of its length."""
 _ALIASED_VALUES: Final = 400_000
 """As many values as a text has bytes need no aliases; so many more are allowed."""
 
@@ -152,17 +161,19 @@ def check_depth(value: Any, levels: int = MOST_LEVELS) -> None:
     raise BoundsError(_TOO_DEEP)
 
 
-def load_yaml(text: str | bytes, kind: type[yaml.SafeLoader] | None = None, *, is_first: bool = False) -> Any:
+def load_yaml(
+    text: str | bytes, kind: type[yaml.SafeLoader] | None = None, *, is_first: bool = False, most: int | None = None
+) -> Any:
     """The value of a text with one YAML document, made by a safe loader; None where it has none.
 
-    With `is_first` the text may have more of them, which are not read.
+    With `is_first` the text may have more of them, which are not read. `most` is as for `compose_yaml`.
 
     Raises:
         yaml.YAMLError: it is no YAML, or has several documents.
         BoundsError: it has too many levels, or too many values once its aliases are followed.
         ValueError: it has a value that Python does not have, such as the 30th of February.
     """
-    return _from_yaml(text, kind, _constructed, is_first=is_first)
+    return _from_yaml(text, kind, _constructed, is_first=is_first, most=most)
 
 
 def _constructed(loader: Any, node: yaml.Node | None) -> Any:
@@ -242,6 +253,8 @@ def _check_events(text: str | bytes, kind: Any, most: int, *, is_first: bool) ->
             if ended.anchor is not None:
                 anchored[ended.anchor] = levels, values
         elif isinstance(event, yaml.ScalarEvent):
+            if len(event.value) > _LONGEST_BASE_60 and _BASE_60.fullmatch(event.value):
+                raise BoundsError(f"a number of more than {_LONGEST_BASE_60} characters", event.start_mark)
             levels, values = 0, 1
             if event.anchor is not None:
                 anchored[event.anchor] = levels, values

@@ -2,7 +2,8 @@
 
 `Inotify` calls back, `PathWatch` is iterated. The kernel gives a user 128 instances of inotify, and one process may
 hold a thousand nodes with their plugins: all that watch in an event loop share one instance, which is opened for the
-first of them and closed after the last. inotify is asked directly: asyncinotify runs a program to find the C library,
+first of them and closed after the last. What waits to be taken is bounded as in the kernel: where more comes, an event
+says that some were lost. inotify is asked directly: asyncinotify runs a program to find the C library,
 and its import slows the start of a plugin (docs/benchmarks.md).
 
 Source: inotify(7); linux/inotify.h.
@@ -10,10 +11,13 @@ Source: inotify(7); linux/inotify.h.
 
 from __future__ import annotations
 
+import array
 import asyncio
 import ctypes
+import fcntl
 import os
 import struct
+import termios
 from collections import deque
 from collections.abc import Callable
 from enum import IntFlag
@@ -22,11 +26,14 @@ from types import TracebackType
 from typing import ClassVar, Final, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
-__all__ = ["Inotify", "Mask", "PathEvent", "PathWatch"]
+__all__ = ["NO_INSTANCE", "Inotify", "Mask", "PathEvent", "PathWatch"]
 
 _EVENT: Final = struct.Struct("iIII")
 """Watch, mask, cookie, and the length of the name that follows, with NULs at its end."""
 _READ_BYTES: Final = 1 << 16
+_ALL_WATCHES: Final = -1
+_MOST_EVENTS: Final = 16_384
+"""That wait to be taken. Source: fs/notify/inotify/inotify_user.c, ``inotify_max_queued_events`` (Linux 6.1)."""
 
 
 class Mask(IntFlag):
@@ -131,6 +138,37 @@ class _Event(NamedTuple):
     name: str
 
 
+class _Queue:
+    """Events that wait, in order; of those that are too many, one that says so."""
+
+    def __init__(self) -> None:
+        self._events: deque[_Event] = deque()
+        self._has_lost = False
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    def put(self, event: _Event) -> None:
+        # The end of a watch is never lost: there is one of each, and it ends what is kept of the watch.
+        if len(self._events) >= _MOST_EVENTS and not event.mask & Mask.IGNORED:
+            event = event._replace(mask=int(Mask.OVERFLOW), watch=_ALL_WATCHES, name="")
+        if event.mask & Mask.OVERFLOW:
+            if self._has_lost:
+                return
+            self._has_lost = True
+        self._events.append(event)
+
+    def take(self) -> _Event:
+        event = self._events.popleft()
+        if event.mask & Mask.OVERFLOW:
+            self._has_lost = False
+        return event
+
+
+NO_INSTANCE: Final = "an inotify instance"
+"""What the error names where there can be none."""
+
+
 class _Instance:
     """The instance of one event loop: who listens to which watch, and what has been read and not reported."""
 
@@ -140,9 +178,10 @@ class _Instance:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
-            raise _last_error()
+            # The kernel has the same number for too many open files and for too many instances of a user.
+            raise _last_error(NO_INSTANCE)
         self._listeners: dict[int, dict[_Listener, None]] = {}
-        self._unreported: deque[_Event] = deque()
+        self._unreported = _Queue()
         self._count = 0
         loop.add_reader(self._descriptor, self._take)
 
@@ -160,11 +199,12 @@ class _Instance:
         The file may be watched already, with events about it that the listener is not to see. They are read first: the
         kernel drops an event that is like the last one that waits, which others wait for.
         """
-        while self._read():
+        # Not all that comes meanwhile: others may make events as fast as these are read.
+        if self._read(self._waiting_bytes()):
             asyncio.get_running_loop().call_soon(self._report)
         watch: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask | Mask.MASK_ADD)
         if watch < 0:
-            error = _last_error(path)
+            error = _last_error(str(path))
             self.close_if_unused()
             raise error
         self._listeners.setdefault(watch, {})[listener] = None
@@ -188,10 +228,17 @@ class _Instance:
         self._read()
         self._report()
 
-    def _read(self) -> bool:
-        """Read what waits; whether there was anything."""
+    def _waiting_bytes(self) -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(self._descriptor, termios.FIONREAD, count)
+        return count[0]
+
+    def _read(self, size: int = _READ_BYTES) -> bool:
+        """Read what waits, at most so many bytes; whether there was anything."""
+        if not size:
+            return False
         try:
-            data = os.read(self._descriptor, _READ_BYTES)
+            data = os.read(self._descriptor, size)
         except BlockingIOError:
             return False
         at = 0
@@ -199,13 +246,13 @@ class _Instance:
             watch, mask, _, length = _EVENT.unpack_from(data, at)
             at += _EVENT.size + length
             name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
-            self._unreported.append(_Event(self._count, watch, mask, name))
+            self._unreported.put(_Event(self._count, watch, mask, name))
             self._count += 1
         return True
 
     def _report(self) -> None:
         while self._unreported:
-            event = self._unreported.popleft()
+            event = self._unreported.take()
             if event.mask & Mask.OVERFLOW:
                 listeners = list(dict.fromkeys(listener for each in self._listeners.values() for listener in each))
             elif event.mask & Mask.IGNORED:
@@ -216,9 +263,9 @@ class _Instance:
                 listener.take(event)
 
 
-def _last_error(path: Path | None = None) -> OSError:
+def _last_error(name: str) -> OSError:
     number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), None if path is None else str(path))
+    return OSError(number, os.strerror(number), name)
 
 
 class Inotify(_Listener):
@@ -243,7 +290,8 @@ class PathWatch(_Listener):
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken: asyncio.Queue[_Event] = asyncio.Queue()
+        self._taken = _Queue()
+        self._has_come = asyncio.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -255,12 +303,16 @@ class PathWatch(_Listener):
 
     def take(self, event: _Event) -> None:
         """See `_Listener`."""
-        self._taken.put_nowait(event)
+        self._taken.put(event)
+        self._has_come.set()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> PathEvent:
         while True:
-            if (event := self._event(await self._taken.get())) is not None:
+            while not self._taken:
+                self._has_come.clear()
+                await self._has_come.wait()
+            if (event := self._event(self._taken.take())) is not None:
                 return event

@@ -12,7 +12,7 @@ from typing import Final
 
 from .._internal.file_tree import FileTree
 from ..apis.cdi import CdiSpec, ContainerEdits
-from ..apis.documents import read_file
+from ..apis.documents import LARGEST_FILE, read_file
 from ..golang.text import quoted
 from .spec import CdiNameError, SpecError, parse_qualified_name, parse_spec
 
@@ -64,7 +64,7 @@ class CdiRegistry:
 
     @classmethod
     def load(cls, tree: FileTree, folders: Sequence[str] = _SPEC_FOLDERS) -> CdiRegistry:
-        """Read the ``.json`` and ``.yaml`` files of folders of a node.
+        """Read the ``.json`` and ``.yaml`` files of folders of a node, as many as are not too large together.
 
         Args:
             tree: The node's files.
@@ -72,6 +72,7 @@ class CdiRegistry:
         """
         files = []
         problems = []
+        left = LARGEST_FILE
         for priority, folder in enumerate(folders):
             names = []
             try:
@@ -85,7 +86,9 @@ class CdiRegistry:
                     continue
                 try:
                     with tree.open(path, "rb") as file:
-                        files.append(SpecFile(path, priority, parse_spec(read_file(file.fileno()).decode())))
+                        content = read_file(file.fileno(), left)
+                    left -= len(content)
+                    files.append(SpecFile(path, priority, parse_spec(content.decode())))
                 except (SpecError, UnicodeDecodeError) as error:
                     problems.append(f"{path}: {error}")
                 except OSError as error:

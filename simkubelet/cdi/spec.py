@@ -19,7 +19,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..apis.cdi import CdiDevice, CdiSpec, ContainerEdits, json_name
-from ..apis.documents import load_json, load_yaml
+from ..apis.documents import MOST_VALUES, load_json, load_yaml
 from ..golang.text import quoted
 
 __all__ = ["CdiNameError", "SpecError", "parse_qualified_name", "parse_spec"]
@@ -66,26 +66,36 @@ def parse_spec(text: str) -> CdiSpec:
     return spec
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a mapping in which a key stands twice."""
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _StrictLoader(_Loader):  # type: ignore[misc,valid-type]  # the fastest there is
+    """Refuses a mapping with a duplicate key."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         _without_duplicates([(self.construct_object(key, deep=True), None) for key, _ in node.value])
-        return super().construct_mapping(node, deep)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 def _document(text: str) -> Any:
+    if text.count(",") > MOST_VALUES:
+        raise SpecError(f"failed to unmarshal CDI Spec: more than {MOST_VALUES} values")
     try:
         # YAML forbids the tabs that JSON allows, so JSON is tried as what it is.
-        return load_json(text, object_pairs_hook=_without_duplicates)
+        document = load_json(text, object_pairs_hook=_without_duplicates)
+        json.dumps(document, ensure_ascii=False).encode()
+        return document
     except json.JSONDecodeError:
         pass
+    except UnicodeEncodeError:
+        raise SpecError("failed to unmarshal CDI Spec: found invalid Unicode character escape code") from None
     except SpecError:
         raise
     except ValueError as error:
         raise SpecError(f"failed to unmarshal CDI Spec: {error}") from None
     try:
-        document = load_yaml(text, _StrictLoader)
+        document = load_yaml(text, _StrictLoader, most=MOST_VALUES)
     except SpecError:
         raise
     except (yaml.YAMLError, ValueError) as error:
@@ -109,7 +119,7 @@ def _without_duplicates(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
         key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise SpecError(f"failed to unmarshal CDI Spec: key {key!r} stands twice")
+        raise SpecError(f"failed to unmarshal CDI Spec: duplicate key {key!r}")
     return mapping
 
 

@@ -6,9 +6,9 @@ read from there. Either way the change is noted, and reported to the `Observer`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from ..model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodSta
 from ..model.node import Node, NodeStatus
 from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus
+from ..model.short_texts import cached_if_short
 from ..model.version import DEFAULT, Version, version
 from .api.registry.kinds import kind_named
 from .objects.events import EVENT_TTL_S, EventRecorder, KubeEvent, PodEvents
@@ -27,6 +28,7 @@ from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
 from .objects.pod_json import (
     CLEARS_NOMINATION,
     OBSERVES_GENERATION,
+    WrittenStatuses,
     condition_json,
     kubelet_status_json,
     pod_key,
@@ -34,14 +36,17 @@ from .objects.pod_json import (
     reread_pod,
     with_condition,
 )
-from .strategies.pod_creation import created_pod, decoded_pod
-from .strategies.pod_validation import not_simulated
+from .objects.stored_sizes import TOO_LARGE, Sized, sized
+from .strategies.pod.not_simulated import not_simulated
+from .strategies.pods import created_pod, decoded_pod
 from .strategies.priority_classes import PriorityError
+from .strategies.table import server_rules
 
 __all__ = ["Store"]
 
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _SLICES: Final = "resourceslices.resource.k8s.io"
+_log = logging.getLogger(__name__)
 
 
 class Store(ClusterApi):
@@ -51,15 +56,25 @@ class Store(ClusterApi):
         objects: what is stored; nothing of these kinds is in there yet.
         observe: called with each change.
         event_ttl_s: how long Events stay, see `EventRecorder`.
+        gates: feature gate of the API server -> whether it is on, of those that a user has set.
     """
 
-    def __init__(self, objects: Objects, observe: Observer, event_ttl_s: float = EVENT_TTL_S) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        observe: Observer,
+        event_ttl_s: float = EVENT_TTL_S,
+        gates: Mapping[str, bool] | None = None,
+    ) -> None:
         self.objects = objects
+        self._gates = gates or {}
         self.change = Change()
         self._events = PodEvents(objects, observe, self.change, event_ttl_s)
         self._nodes = Nodes(objects, observe, self.change)
         self._observe = observe
         self._pods: dict[PodUID, Pod] = {}
+        self._written: dict[PodUID, WrittenStatuses] = {}
+        self._sizes: dict[PodUID, Sized] = {}
         self._names: dict[str, PodUID] = {}
         self._on_node: dict[str, dict[PodUID, None]] = {}
         self._watches: dict[str, list[PodWatch]] = {}
@@ -163,8 +178,9 @@ class Store(ClusterApi):
         pod = pod_from_manifest(manifest)
         if self.pod_named(pod.key) is not None:
             raise InputError(f"pods {pod.name!r} already exists")
+        rules = server_rules(self._control_plane, self._gates)
         try:
-            body = created_pod(decoded_pod(manifest), self.objects)
+            body = created_pod(decoded_pod(manifest), self.objects, rules)
         except PriorityError as error:
             raise InputError(f"pod {pod.name!r}: {error}") from None
         body["metadata"] = {**body["metadata"], "uid": pod.uid}
@@ -210,7 +226,12 @@ class Store(ClusterApi):
         self._write_pod(replace(pod, node_name=node, status=_with_condition(pod.status, condition)), body)
 
     def set_pod_status(self, uid: PodUID, status: PodStatus) -> None:
-        """Publish a pod's status as its kubelet; nothing happens when it is unchanged or the pod is gone."""
+        """Publish a pod's status as its kubelet; nothing happens when it is unchanged or the pod is gone.
+
+        One that etcd does not take is lost; the kubelet tries again with the next one.
+
+        Source: kubelet/status/status_manager.go, ``syncPod`` (kubernetes v1.34.4).
+        """
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -221,8 +242,14 @@ class Store(ClusterApi):
             return
         kubelet = self._version_on(pod.node_name)
         addresses = (HOST, self._address(pod, status))
-        new = kubelet_status_json(pod.manifest, status, kubelet, self.objects.wall_time, addresses)
-        self._write_pod(replace(pod, status=status), {**pod.manifest, "status": new})
+        written = self._written.setdefault(uid, {})
+        new = kubelet_status_json(pod.manifest, status, kubelet, self.objects.wall_time, addresses, written)
+        body = {**pod.manifest, "status": new}
+        now = self._sizes[uid] = sized(body, self._sizes.get(uid))
+        if now.is_too_large:
+            _log.error('Failed to update status for pod "%s/%s": %s', pod.namespace, pod.name, TOO_LARGE)
+            return
+        self._write_pod(replace(pod, status=status), body)
 
     def patch_pod_status(
         self,
@@ -286,10 +313,10 @@ class Store(ClusterApi):
         """Record an Event about a pod; see `PodEvents.record`."""
         self._events.record(pod, type_, reason, message, component, container=container, host=host, action=action)
 
-    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
+    def record_node_event(self, node: str, type_: str, reason: str, message: str, component: str) -> None:
         # To a kubelet, its node's name is the node's uid.
         about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
-        self.recorder.record(about, "Normal", reason, message, component, host=node)
+        self.recorder.record(about, type_, reason, message, component, host=node)
 
     def _record_failure(self, key: Key, one: JSON, error: str) -> None:
         kind = kind_named(key.kind)
@@ -344,6 +371,8 @@ class Store(ClusterApi):
 
     def _drop(self, pod: Pod) -> None:
         del self._pods[pod.uid], self._names[pod.key]
+        self._written.pop(pod.uid, None)
+        self._sizes.pop(pod.uid, None)
         if pod.node_name is not None:
             del self._on_node[pod.node_name][pod.uid]
         self._observe(PodRemoved(pod.key))
@@ -389,7 +418,7 @@ def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
     return replace(status, conditions=(*others, condition))
 
 
-@cache
+@cached_if_short
 def _version_of(kubelet_version: str) -> Version:
     # Any client may write a node's status.
     try:

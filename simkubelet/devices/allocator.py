@@ -43,7 +43,8 @@ _ANNOTATES_CDI_DEVICES: Final = Difference(
 _TRUSTS_RUNNING_CONTAINERS: Final = Difference(
     "after a restart of the kubelet, running containers keep their devices without a check",
     {"1.26": False, "1.26.9": True, "1.27": False, "1.27.6": True},
-    "devicemanager/manager.go, ``isContainerAlreadyRunning`` (kubernetes/kubernetes#118635, v1.26.9, v1.27.6, v1.28.0)",
+    "devicemanager/manager.go, ``isContainerAlreadyRunning``, ``devicesToAllocate`` (kubernetes/kubernetes#118635, "
+    "v1.26.9, v1.27.6, v1.28.0)",
 )
 _CHECKS_DEVICES_OF_KNOWN_PODS: Final = Difference(
     "a pod that already has devices is admitted only while their plugin is registered and they are healthy; "

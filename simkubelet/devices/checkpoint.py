@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from .._internal.native import fnv1a
+from .._internal.native import FNV_OFFSET, fnv1a, fnv1a_decimals
 from ..apis.deviceplugin import ContainerAllocateResponse
 from ..apis.integers import parse_int
 from ..golang.text import InvalidJsonError, json_list, json_string, read_json, spew_list, spew_lists
@@ -37,7 +37,6 @@ __all__ = [
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 _ENTRY_FIELDS: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
-_DECIMALS: Final = tuple(map(str, range(256)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +81,31 @@ def decode(text: str, *, reads_old_format: bool = False) -> Checkpoint:
 
 def checksum(data: Mapping[str, Any]) -> int:
     """The checksum of the ``Data`` part of a file."""
-    return fnv1a(hashed_text(data).encode())
+    return _hash_of(_hashed_parts(data))
 
 
 def hashed_text(data: Mapping[str, Any]) -> str:
     """The text that the checksum is of."""
+    return "".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in _hashed_parts(data))
+
+
+def _hashed_parts(data: Mapping[str, Any]) -> list[str | bytes]:
     entries, registered = data.get("PodDeviceEntries"), data.get("RegisteredDevices")
-    return _before_registered(
-        "<nil>" if entries is None else spew_list([_hashed(entry) for entry in entries])
-    ) + _registered_text("<nil>" if registered is None else f"map[{spew_lists(sorted(registered.items()))}]")
+    parts: list[str | bytes] = [_before_registered("<nil>" if entries is None else "[")]
+    for place, entry in enumerate(entries or ()):
+        parts += [" " if place else "", *_hashed(entry)]
+    lists = "<nil>" if registered is None else f"map[{spew_lists(sorted(registered.items()))}]"
+    return [*parts, "" if entries is None else "]", _registered_text(lists)]
+
+
+def _hash_of(parts: Iterable[str | bytes], digest: int = FNV_OFFSET) -> int:
+    """The hash of a text in parts, after that of another one; bytes stand for themselves as decimal numbers.
+
+    That text of a large answer of a plugin would take a second.
+    """
+    for part in parts:
+        digest = fnv1a_decimals(part, digest) if isinstance(part, bytes) else fnv1a(part.encode(), digest)
+    return digest
 
 
 def _checked(document: Mapping[str, Any]) -> Checkpoint:
@@ -174,12 +189,12 @@ def _entry(raw: Mapping[str, Any]) -> AllocationEntry | None:
     return AllocationEntry(pod_uid, container, resource, Allocation(held, response))
 
 
-def _hashed(entry: Mapping[str, Any] | None) -> str:
+def _hashed(entry: Mapping[str, Any] | None) -> tuple[str | bytes, ...]:
     entry = entry or {}
     held = entry.get("DeviceIDs")
     devices = f"([]string){spew_list(held)}" if isinstance(held, list) else _devices_text(_devices(entry))
     pod_uid, container, resource = (_text(entry, name) for name in ("PodUID", "ContainerName", "ResourceName"))
-    return _entry_text(pod_uid, container, resource, devices, _response(entry))
+    return _entry_parts(pod_uid, container, resource, devices, _response(entry))
 
 
 # A field that is left out has the zero value of its type in Go, and so has one that is null.
@@ -203,7 +218,7 @@ def _devices(entry: Mapping[str, Any]) -> list[tuple[int, Sequence[str] | None]]
 
 
 def _before_registered(entries: str) -> str:
-    """The text up to the registered devices; `entries` is ``<nil>``, or those of `_entry_text` in brackets."""
+    """The text up to the registered devices; `entries` is ``<nil>``, or those of `_entry_parts` in brackets."""
     return f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){entries}"
 
 
@@ -219,13 +234,15 @@ def _devices_text(device_ids: Iterable[tuple[int, Sequence[str] | None]] | None)
     return f"(checkpoint.DevicesPerNUMA)map[{spew_lists(sorted(device_ids))}]"
 
 
-def _entry_text(pod_uid: str, container: str, resource: str, devices: str, response: bytes | None) -> str:
-    """One entry; `response` is the plugin's answer as it is kept, None a nil one."""
-    answer = "<nil>" if response is None else f"[{' '.join(map(_DECIMALS.__getitem__, response))}]"
-    return (
+def _entry_parts(
+    pod_uid: str, container: str, resource: str, devices: str, response: bytes | None
+) -> tuple[str | bytes, ...]:
+    """One entry, see `_hash_of`; `response` is the plugin's answer as it is kept, None a nil one."""
+    before = (
         f"{{PodUID:(string){pod_uid} ContainerName:(string){container} ResourceName:(string){resource} "
-        f"DeviceIDs:{devices} AllocResp:([]uint8){answer}}}"
+        f"DeviceIDs:{devices} AllocResp:([]uint8)"
     )
+    return (f"{before}<nil>}}",) if response is None else (f"{before}[", response, "]}")
 
 
 class CheckpointText:
@@ -247,7 +264,7 @@ class CheckpointText:
         self._entries.update(checkpoint.entries)
         self._registered.update(checkpoint.registered)
         entries, registered = self._entries, self._registered.whole
-        checksum = b"%d" % fnv1a(registered.hashed, entries.hash)
+        checksum = b"%d" % _hash_of(registered.hashed, entries.hash)
         before, between, after = b'{"Data":{"PodDeviceEntries":', b',"RegisteredDevices":', b'},"Checksum":'
         return b"".join((before, *entries.written, between, registered.written, after, checksum, b"}"))
 
@@ -257,7 +274,7 @@ class _Piece:
     """A part of the checkpoint as it is written to the file, and as it is hashed."""
 
     written: bytes
-    hashed: bytes
+    hashed: tuple[str | bytes, ...]
 
 
 class _EntriesText:
@@ -301,7 +318,7 @@ class _EntriesText:
     def _append(self, piece: _Piece) -> None:
         is_first = not self._pieces
         self._pieces.append(piece)
-        self._hashes.append(fnv1a(piece.hashed if is_first else b" " + piece.hashed, self._hashes[-1]))
+        self._hashes.append(_hash_of(("" if is_first else " ", *piece.hashed), self._hashes[-1]))
         self._written += piece.written if is_first else b"," + piece.written
 
 
@@ -325,14 +342,14 @@ class _RegisteredText:
 
 
 def _together(pieces: Sequence[_Piece]) -> _Piece:
-    hashed = b" ".join(piece.hashed for piece in pieces)
-    before, _, after = _registered_text("map[|]").encode().partition(b"|")
-    return _Piece(b"{" + b",".join(piece.written for piece in pieces) + b"}", before + hashed + after)
+    before, _, after = _registered_text("map[|]").partition("|")
+    hashed = tuple(part for piece in pieces for part in (" ", *piece.hashed))[1:]
+    return _Piece(b"{" + b",".join(piece.written for piece in pieces) + b"}", (before, *hashed, after))
 
 
 def _resource_piece(resource: ResourceName, devices: Sequence[DeviceID]) -> _Piece:
     written = f"{json_string(resource)}:{json_list(devices)}"
-    return _Piece(written.encode(), f"{resource}:{spew_list(devices)}".encode())
+    return _Piece(written.encode(), (f"{resource}:{spew_list(devices)}",))
 
 
 def _entry_piece(entry: AllocationEntry) -> _Piece:
@@ -345,5 +362,5 @@ def _entry_piece(entry: AllocationEntry) -> _Piece:
         f'"ResourceName":{json_string(entry.resource)},"DeviceIDs":{{{devices}}},'
         f'"AllocResp":"{base64.b64encode(response).decode("ascii")}"}}'
     )
-    hashed = _entry_text(entry.pod_uid, entry.container, entry.resource, _devices_text(held.items()), response)
-    return _Piece(written.encode(), hashed.encode())
+    hashed = _entry_parts(entry.pod_uid, entry.container, entry.resource, _devices_text(held.items()), response)
+    return _Piece(written.encode(), hashed)

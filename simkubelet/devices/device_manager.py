@@ -163,7 +163,7 @@ class DeviceManager:
             self.forget_reservations()
 
     def forget_reservations(self) -> None:
-        """Go back to what the book says, after an allocation that failed half way or the end of pods."""
+        """Reset reservations to the recorded allocations, after a failed allocation or the end of pods."""
         before, self.allocated = self.allocated, self.pod_devices.allocated()
         for resource, free in self._free.items():
             healthy = self.healthy[resource]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
 import re
 import stat
 from contextlib import suppress
-from io import FileIO
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from .._internal.file_tree import FileTree
 from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
-from ..apis.documents import LARGEST_RECORD
+from ..apis.documents import LARGEST_CHECKPOINT
 from ..model.errors import HostError, InputError
 from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
@@ -34,6 +35,7 @@ _READS_OLD_CHECKPOINT: Final = Difference(
 )
 
 _DRAFT: Final = re.compile(r"\.\d+")
+_READ_AT_ONCE: Final = 1 << 20
 _MAX_SOCKET_PATH_BYTES: Final = 107
 """What fits into sockaddr_un.sun_path with its closing zero byte."""
 
@@ -44,8 +46,12 @@ class CheckpointNotWrittenError(Exception):
     """The checkpoint could not be written: a pod in admission is refused, but a list of devices still counts."""
 
 
-def check_socket_path(socket: Path) -> None:
+def check_socket_path(socket: Path, instead: str = "choose a folder with a shorter path") -> None:
     """Refuse a path that no Unix socket can have.
+
+    Args:
+        socket: The path.
+        instead: What the user can do about it.
 
     Raises:
         InputError: it is longer than 107 bytes.
@@ -53,8 +59,7 @@ def check_socket_path(socket: Path) -> None:
     length = len(os.fsencode(socket))
     if length > _MAX_SOCKET_PATH_BYTES:
         raise InputError(
-            f"{socket}: a socket path holds {_MAX_SOCKET_PATH_BYTES} bytes and this one has {length}; "
-            "choose a folder with a shorter path"
+            f"{socket}: a socket path holds {_MAX_SOCKET_PATH_BYTES} bytes and this one has {length}; {instead}"
         )
 
 
@@ -148,11 +153,15 @@ class PluginFolder:
                 f"{path}: cannot be removed: {error.strerror}; remove it, or change the folder's permissions"
             ) from None
 
-    def load(self, version: Version) -> Checkpoint | None:
-        """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only."""
+    async def load(self, version: Version) -> Checkpoint | None:
+        """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only.
+
+        A long one is read beside the event loop.
+        """
         try:
             text = self._text_of_checkpoint()
-            return decode(text, reads_old_format=_READS_OLD_CHECKPOINT.at(version))
+            read = partial(decode, text, reads_old_format=_READS_OLD_CHECKPOINT.at(version))
+            return read() if len(text) <= _READ_AT_ONCE else await asyncio.to_thread(read)
         except FileNotFoundError:
             return None
         except (CorruptCheckpointError, OSError) as error:
@@ -163,12 +172,10 @@ class PluginFolder:
             return None
 
     def _text_of_checkpoint(self) -> str:
-        """Read the file without waiting for anybody, if it is below the node's folder."""
-        path = str(self.directory / CHECKPOINT_NAME)
-        with FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if self._place.parent not in Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).parents:  # noqa: PTH115
-                raise FileNotFoundError
-            return (file.read(LARGEST_RECORD) or b"").decode(errors="replace")
+        """Read the file without waiting for anybody."""
+        with self._tree.open(f"{self._path}/{CHECKPOINT_NAME}", "rb") as file:
+            text: bytes = file.read(LARGEST_CHECKPOINT)
+            return text.decode(errors="replace")
 
     def save(self, text: bytes) -> None:
         """Write the checkpoint.

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
-from ..apis.documents import LARGEST_RECORD, read_file
+from ..apis.documents import LARGEST_CHECKPOINT, read_file
 from ..golang.text import InvalidJsonError, json_string, read_json
 from ..model.version import Version
 from .claim_info import ClaimInfo
@@ -74,7 +74,7 @@ class ClaimsFile:
         """
         path = self._folder / CHECKPOINT_NAME
         try:
-            text = read_file(path, LARGEST_RECORD, within_s=0).decode(errors="replace")
+            text = read_file(path, LARGEST_CHECKPOINT, within_s=0).decode(errors="replace")
         except FileNotFoundError:
             try:
                 self._write(encode(None, self._version))

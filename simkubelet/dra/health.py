@@ -8,6 +8,7 @@ Source: pkg/kubelet/cm/dra/healthinfo.go; manager.go, ``HandleWatchResourcesStre
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
-from ..apis.documents import LARGEST_RECORD, load_json, read_file
+from ..apis.documents import LARGEST_FILE, load_json, read_file
 from ..apis.drahealth import HEALTHY, UNHEALTHY, NodeWatchResourcesResponse
 from ..golang.text import json_string
 from ..model.version import Difference
@@ -36,6 +37,8 @@ DeviceKey = tuple[str, str]
 
 _FILE: Final = "dra_health_state"
 _TIMEOUT_S: Final = 30.0
+_MOST_DEVICES: Final = 10_000
+"""Of a driver, unless it has more in one report. A kubelet keeps all."""
 _UNKNOWN: Final = "Unknown"
 _STATES: Final[Mapping[int, str]] = {HEALTHY: "Healthy", UNHEALTHY: "Unhealthy"}
 
@@ -62,6 +65,7 @@ class DriverHealth:
         self._folder = folder
         self._unix_time = unix_time
         self._drivers: dict[str, dict[DeviceKey, _Report]] = _load(folder / _FILE)
+        self._is_save_due = False
 
     def of_device(self, driver: str, device: DeviceKey) -> str:
         """``Healthy``, ``Unhealthy`` or ``Unknown``."""
@@ -74,7 +78,7 @@ class DriverHealth:
         now, changed, reported = self._unix_time(), list[DeviceKey](), set[DeviceKey]()
         for one in report.devices:
             device = (one.device.pool_name, one.device.device_name)
-            before, health = known.get(device), _STATES.get(one.health, _UNKNOWN)
+            before, health = known.pop(device, None), _STATES.get(one.health, _UNKNOWN)
             known[device] = _Report(health, now)
             reported.add(device)
             if before is None or before.health != health:
@@ -84,18 +88,28 @@ class DriverHealth:
                 known[device] = _Report(_UNKNOWN, now)
                 changed.append(device)
         if changed:
-            self._save()
+            self._save_soon()
+        for device in list(known)[: max(0, len(known) - max(_MOST_DEVICES, len(reported)))]:
+            # The oldest ones: what is reported goes to the end.
+            del known[device]
         return changed
 
     def forget(self, driver: str) -> None:
         """Drop all reports of a driver: its stream has ended."""
         self._drivers.pop(driver, None)
-        self._save()
+        self._save_soon()
 
     def _is_old(self, report: _Report) -> bool:
         return self._unix_time() - report.updated > _TIMEOUT_S
 
+    def _save_soon(self) -> None:
+        """Write the file once for reports that come together."""
+        if not self._is_save_due:
+            self._is_save_due = True
+            asyncio.get_running_loop().call_soon(self._save)
+
     def _save(self) -> None:
+        self._is_save_due = False
         try:
             replace_file(self._folder, _FILE, _encode(self._drivers).encode())
         except FileNotReplacedError as error:
@@ -123,7 +137,7 @@ def _map(entries: Iterable[str]) -> str:
 
 def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
     try:
-        document = load_json(read_file(path, LARGEST_RECORD, within_s=0).decode())
+        document = load_json(read_file(path, LARGEST_FILE, within_s=0).decode())
         return {driver: _reports(state) for driver, state in document.items()}
     except FileNotFoundError:
         return {}
@@ -133,9 +147,12 @@ def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
 
 
 def _reports(state: Mapping[str, Any]) -> dict[DeviceKey, _Report]:
-    return {
+    reports = {
         (one["PoolName"], one["DeviceName"]): _Report(
             one["Health"], datetime.fromisoformat(one["LastUpdated"]).timestamp()
         )
         for one in (state.get("Devices") or {}).values()
     }
+    # Raises where one of them is no text.
+    "".join(text for (pool, device), report in reports.items() for text in (pool, device, report.health)).encode()
+    return reports

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +20,12 @@ from .._internal.doors import Door
 from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from ..apis.grpcwire.client import RpcError
 from ..cluster_api import ClaimNotReadError, ResourceApi
-from ..golang.message import UnreadableMessageError, read_message
+from ..golang.message import MOST_FIELDS, UnreadableMessageError, read_message
 from ..model.clock import Clock
 from ..model.errors import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.version import Difference, Version
+from ..registration.plugin_client import Locate, as_it_is
 from .checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError
 from .claim_cache import ClaimInfoCache
 from .claim_info import ClaimInfo
@@ -32,7 +33,7 @@ from .container_claims import ContainerClaims
 from .driver_calls import DriverCalls
 from .error_texts import error_texts, not_prepared
 from .health import FOLLOWS_HEALTH, DriverHealth
-from .plugins import DriverPlugin, DriverPlugins, Locate, OnConnection, as_it_is, nobody_asks
+from .plugins import DriverPlugin, DriverPlugins, OnConnection, nobody_asks
 from .pod_claims import DynamicResourcesError, PodClaim, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
@@ -45,11 +46,18 @@ _CHECKS_ALL_CLAIMS_FIRST: Final = Difference(
     {"1.26": False, "1.34": True},
     "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes v1.33.13, v1.34.4)",
 )
+_ENDS_AT_PREPARED_CLAIM: Final = Difference(
+    "the claims of a pod after one that is prepared already are forgotten, and the pod's containers do not start",
+    {"1.26": False, "1.34": True, "1.34.4": False, "1.35": True, "1.35.1": False},
+    "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes/kubernetes#135901; v1.33.13, v1.34.3, v1.34.4, "
+    "v1.35.0, v1.35.1)",
+)
 _RESETS_DEVICES: Final = Difference(
     "the devices of a driver's answer take the place of those that it prepared before; before, they are added, and a "
     "claim that is prepared again has them twice",
-    {"1.26": False, "1.37": True},
-    "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes/kubernetes#140471; v1.36.3, v1.37.0)",
+    {"1.26": False, "1.34.12": True, "1.35": False, "1.36.4": True},
+    "pkg/kubelet/cm/dra/manager.go, ``prepareResources``, claiminfo.go, ``resetDevices`` "
+    "(kubernetes/kubernetes#140471; v1.34.11, v1.34.12, v1.35.8, v1.36.3, v1.36.4, v1.37.0)",
 )
 _UNPREPARES_FOR_USERS_ONLY: Final = Difference(
     "a claim is unprepared only for a pod that uses it; before, also for one whose prepare was refused",
@@ -71,6 +79,8 @@ _REFUSES_LEAVING_CLAIMS: Final = Difference(
 _RECONCILE_PERIOD_S: Final = 60.0
 _HEALTH_PAUSE_S: Final = 5.0
 _MOST_UPDATES: Final = 100
+_MOST_IN_REPORT: Final = 2 * MOST_FIELDS
+"""Fields; each of ten thousand devices has six."""
 
 _RECONCILE: Final = Door("claims of a pod that is gone", ClaimsNotWrittenError, DynamicResourcesError)
 _HEALTH: Final = Door("health of a DRA driver's devices", RpcError, UnreadableMessageError)
@@ -144,6 +154,7 @@ class DraManager:
         self.plugins = DriverPlugins(
             wipes,
             version,
+            clock,
             tasks,
             self._watch_health if follows_health and FOLLOWS_HEALTH.at(version) else None,
             within=within,
@@ -189,24 +200,27 @@ class DraManager:
     async def _prepare(self, pod: Pod) -> None:
         asked: dict[tuple[str, DriverPlugin | None], list[ClaimInfo]] = {}
         unprepared: list[ClaimInfo] = []
-        async for info, plugins in self._taken(pod):
-            self._save(self._texts.save_cache)
-            if info.is_prepared:
-                continue
-            unprepared.append(info)
-            for driver in info.drivers:
-                if plugins is not None and driver not in plugins:
-                    # The claim was allocated again, to another driver, while it was in the cache.
-                    raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
-                found = None if plugins is None else plugins[driver]
-                asked.setdefault((driver, found), []).append(info)
+        async with aclosing(self._taken(pod)) as taken:
+            async for info, plugins in taken:
+                self._save(self._texts.save_cache)
+                if info.is_prepared:
+                    if _ENDS_AT_PREPARED_CLAIM.at(self._version):
+                        break
+                    continue
+                unprepared.append(info)
+                for driver in info.drivers:
+                    if plugins is not None and driver not in plugins:
+                        # The claim was allocated again, to another driver, while it was in the cache.
+                        raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
+                    found = None if plugins is None else plugins[driver]
+                    asked.setdefault((driver, found), []).append(info)
         for (driver, found), infos in asked.items():
             await self._prepare_by(found or self._found(driver, self._texts.prepare_driver), infos)
         for info in unprepared:
             self._cached(info).is_prepared = True
         self._save(self._texts.save_state)
 
-    async def _taken(self, pod: Pod) -> AsyncIterator[tuple[ClaimInfo, Mapping[str, DriverPlugin] | None]]:
+    async def _taken(self, pod: Pod) -> AsyncGenerator[tuple[ClaimInfo, Mapping[str, DriverPlugin] | None], None]:
         """The claims of a pod, as each comes into the cache with the pod as a user; plugins where those are checked."""
         if not _CHECKS_ALL_CLAIMS_FIRST.at(self._version):
             for one in self._claims_of(pod, self._texts.prepare_name):
@@ -374,7 +388,7 @@ class DraManager:
         try:
             async with aclosing(plugin.listen(method, NodeWatchResourcesRequest())) as messages:
                 async for message in messages:
-                    report = read_message(NodeWatchResourcesResponse, message, self._version)
+                    report = read_message(NodeWatchResourcesResponse, message, self._version, _MOST_IN_REPORT)
                     self._take_report(plugin.driver, report)
         finally:
             if not self._is_over:

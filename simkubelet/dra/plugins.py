@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,14 +23,16 @@ from google.protobuf.message import Message
 
 from .._internal.doors import Door
 from ..apis.dra import CALL_TIMEOUT_S, SERVICES
+from ..apis.grpcwire.client import RpcError
 from ..golang.text import quoted
+from ..model.clock import Clock
 from ..model.version import Difference, Version
-from ..registration.plugin_client import PluginChannel
+from ..registration.plugin_client import Locate, PluginChannel, as_it_is, path_authority
 from .error_texts import error_texts
 from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
-__all__ = ["DriverPlugin", "DriverPlugins", "Locate", "OnConnection", "WatchHealth", "as_it_is", "nobody_asks"]
+__all__ = ["DriverPlugin", "DriverPlugins", "OnConnection", "WatchHealth", "driver_authority", "nobody_asks"]
 
 M = TypeVar("M", bound=Message)
 
@@ -52,12 +55,30 @@ _WATCHES_CONNECTIONS: Final = Difference(
     "pkg/kubelet/cm/dra/plugin/plugin.go, plugins_store.go (kubernetes/kubernetes#132058; v1.33.13); "
     "dra_plugin_manager.go, ``HandleConn`` (v1.34.4)",
 )
+_DIALS_BY_PATH: Final = Difference(
+    "calls to a driver have the path of its socket as `:authority`, which servers of Rust's h2 refuse; then "
+    "`localhost`",
+    {"1.26": True, "1.34": False},
+    "pkg/kubelet/cm/dra/plugin/plugin.go, ``getOrCreateGRPCConn`` (kubernetes v1.33.13); dra_plugin_manager.go, "
+    "``add`` (v1.34.4)",
+)
 _KEEPS_INSTANCES: Final = Difference(
     "a driver may have several plugins registered at once; before, the newest takes the place of the one before, and "
     "the end of any of their sockets ends it",
     {"1.26": False, "1.33": True},
     "pkg/kubelet/cm/dra/plugin/plugins_store.go, ``add``, ``delete`` (kubernetes v1.32.13, v1.33.13)",
 )
+_HANGS_WHEN_IDLE: Final = Difference(
+    "the connection to a driver that is not called for half an hour hangs when it would become idle: no call comes to "
+    "an end, and the driver does not register again on its socket; then it is closed and made again",
+    {"1.26": False, "1.34": True, "1.34.2": False},
+    "pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, ``HandleConn``, ``add``, ``remove``, ``DRAPluginManager`` "
+    "(kubernetes/kubernetes#133920; v1.34.0, v1.34.2); google.golang.org/grpc v1.72.1, internal/idle/idle.go, "
+    "``tryEnterIdleMode``",
+)
+_IDLE_AFTER_S: Final = 1800.0
+_MOST_PLUGINS: Final = 1000
+"""A kubelet has no bound but that of open files."""
 _OLDEST_SERVICE: Final = "v1alpha3.NodeService"
 
 _CONNECTION: Final = Door("connection to a DRA driver")
@@ -71,18 +92,25 @@ class DriverPlugin:
         driver: the driver's name.
         endpoint: path of its socket.
         service: which of `SERVICES` it is called by.
+        hangs: whether its connection does, and with it all calls for ever.
     """
 
-    def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel) -> None:
+    def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel, clock: Clock) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
+        self.hangs = False
         self._channel = channel
+        self._clock = clock
+        self._calls = 0
+        self._used_at = clock.now()
+        self._is_renewed = False
+        self._was_connected = False
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection now."""
-        return self._channel.is_connected
+        """Whether there is a connection now, or one that hangs."""
+        return self.hangs or self._is_renewed or self._channel.is_connected
 
     async def call(self, method: str, request: Message, answer: type[M]) -> M:
         """Ask the plugin; a call without a connection fails at once, and each one ends after 45 real seconds.
@@ -91,20 +119,60 @@ class DriverPlugin:
             RpcError: it refused, died, cannot be reached, or the time is over.
         """
         path = f"/{SERVICES[self.service]}/{method}"
-        return await self._channel.call(path, request, answer, timeout_s=CALL_TIMEOUT_S)
+        async with self._used():
+            return await self._channel.call(path, request, answer, timeout_s=CALL_TIMEOUT_S)
 
     async def connect(self) -> None:
         """Connect, unless there is a connection; raises as `call`."""
         await self._channel.connect()
 
-    def listen(self, method: str, request: Message) -> AsyncGenerator[bytes, None]:
+    async def listen(self, method: str, request: Message) -> AsyncGenerator[bytes, None]:
         """Ask for a stream by the full name of a method; raises as `call`."""
-        return self._channel.listen(method, request)
+        async with self._used(), aclosing(self._channel.listen(method, request)) as messages:
+            async for message in messages:
+                yield message
+
+    async def wait_idle(self) -> None:
+        """Wait until there is a connection that nobody has used for half an hour of the node's time."""
+        while (left := self._used_at + _IDLE_AFTER_S - self._clock.now()) > 0 or self._calls:
+            await self._clock.sleep(left if left > 0 else _IDLE_AFTER_S)
+
+    async def hang(self) -> None:
+        """Close the connection, which no call notices."""
+        self.hangs = True
+        await self._channel.disconnect()
+
+    async def renew(self) -> None:
+        """Make another connection in the place of this one; raises as `call`.
+
+        It counts as connected meanwhile: in the time of a node that passes quickly a driver's grace could end.
+        """
+        self._used_at = self._clock.now()
+        self._is_renewed = True
+        try:
+            await self._channel.disconnect()
+            await self._channel.connect()
+        finally:
+            self._is_renewed = False
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[None]:
+        if self.hangs:
+            await asyncio.Future[None]()
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self._used_at = self._clock.now()
 
     async def keep_connected(self, on_change: Callable[[], None]) -> None:
         """Keep a connection, until `close`; calls back when `is_connected` has changed."""
 
         def changed(is_connected: bool) -> None:
+            if self._is_renewed or is_connected == self._was_connected:
+                return
+            self._was_connected = is_connected
             _log.info("Connection changed driverName=%s endpoint=%s connected=%s", *self.key, is_connected)
             on_change()
 
@@ -120,13 +188,9 @@ class DriverPlugin:
         await self._channel.close()
 
 
-Locate = Callable[[str], str]
-"""Path of a socket as a driver names it -> where it is on this host."""
-
-
-def as_it_is(path: str) -> str:
-    """Where a socket is that drivers name as it is on this host."""
-    return path
+def driver_authority(endpoint: str, release: Version) -> str:
+    """The header ``:authority`` of calls to a driver."""
+    return path_authority(endpoint, release) if _DIALS_BY_PATH.at(release) else "localhost"
 
 
 OnConnection = Callable[[str, str, bool], None]
@@ -147,6 +211,7 @@ class DriverPlugins:
     Args:
         wipes: remove the slices of drivers.
         version: the minor it behaves as.
+        clock: the node's time, in which connections become idle.
         tasks: owns the connections.
         watch_health: None where the kubelet does not follow the health of devices.
         within: the node's folder; no driver outside is reached. None for no limit.
@@ -158,6 +223,7 @@ class DriverPlugins:
         self,
         wipes: SliceWipes,
         version: Version,
+        clock: Clock,
         tasks: asyncio.TaskGroup,
         watch_health: WatchHealth | None,
         *,
@@ -167,6 +233,7 @@ class DriverPlugins:
     ) -> None:
         self._wipes = wipes
         self._version = version
+        self._clock = clock
         self._texts = error_texts(version)
         self._watches_connections = _WATCHES_CONNECTIONS.at(version)
         self._group = tasks
@@ -219,11 +286,20 @@ class DriverPlugins:
         if refusal is not None:
             return refusal
         if not _KEEPS_INSTANCES.at(self._version):
-            self._unclosed += self._plugins.pop(name, [])
+            for plugin in self._plugins.pop(name, []):
+                await self._leave_open(plugin)
         elif any(plugin.endpoint == endpoint for plugin in self.of_driver(name)):
             return self._texts.registered_twice.format(endpoint=endpoint, driver=name)
-        channel = PluginChannel(self._locate(endpoint), self._version, within=self._within, address=endpoint)
-        plugin = DriverPlugin(name, endpoint, self._service(versions), channel)
+        if sum(map(len, self._plugins.values())) >= _MOST_PLUGINS:
+            return f"there are {_MOST_PLUGINS} plugins already"
+        channel = PluginChannel(
+            self._locate(endpoint),
+            self._version,
+            within=self._within,
+            address=endpoint,
+            authority=driver_authority(endpoint, self._version),
+        )
+        plugin = DriverPlugin(name, endpoint, self._service(versions), channel, self._clock)
         self._plugins.setdefault(name, []).append(plugin)
         if not self._watches_connections:
             self._on_connection(name, endpoint, True)
@@ -234,8 +310,23 @@ class DriverPlugins:
         if self._watch_health is not None:
             works.append(self._watch_health(plugin))
         self._tasks[plugin] = [self._group.create_task(work, name=f"DRA plugin {endpoint}") for work in works]
+        idle = self._follow_idleness(plugin, self._tasks[plugin][0])
+        self._tasks[plugin].append(self._group.create_task(idle, name=f"idleness of {endpoint}"))
         self._sync(name)
         return None
+
+    async def _follow_idleness(self, plugin: DriverPlugin, connecting: asyncio.Task[None]) -> None:
+        while True:
+            await plugin.wait_idle()
+            if plugin.is_connected and _HANGS_WHEN_IDLE.at(self._version):
+                connecting.cancel()
+                await plugin.hang()
+                return
+            try:
+                await plugin.renew()
+            except RpcError:
+                # Who keeps it connected reports that.
+                self._changed(plugin)
 
     async def deregister(self, name: str, endpoint: str) -> None:
         ends_any = not _KEEPS_INSTANCES.at(self._version)
@@ -249,7 +340,15 @@ class DriverPlugins:
         if self._watches_connections:
             await self._end(plugin)
         else:
-            self._unclosed.append(plugin)
+            await self._leave_open(plugin)
+        if plugin.hangs:
+            # So does what closes it.
+            await asyncio.Future[None]()
+
+    async def _leave_open(self, plugin: DriverPlugin) -> None:
+        self._unclosed.append(plugin)
+        if len(self._unclosed) > _MOST_PLUGINS:
+            await self._end(self._unclosed.pop(0))
 
     @property
     def _services(self) -> Sequence[str]:

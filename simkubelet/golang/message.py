@@ -16,6 +16,7 @@ no-break space, by the program: here it is always the former. google.golang.org/
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -26,7 +27,7 @@ from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError, UnaryMethod
 from ..model.version import Difference, Version
 
-__all__ = ["READS_WITH_GOGO", "UnreadableMessageError", "read_message", "served_method"]
+__all__ = ["MOST_FIELDS", "READS_WITH_GOGO", "UnreadableMessageError", "read_message", "served_method"]
 
 READS_WITH_GOGO: Final = Difference(
     "messages are read by code of the gogo compiler: text need not be UTF-8, a known field of a wrong type is an "
@@ -42,6 +43,8 @@ Q = TypeVar("Q", bound=Message)
 _NO_PROTOBUF: Final = "proto: cannot parse invalid wire-format data"
 _NO_TEXT: Final = "string field contains invalid UTF-8"
 
+MOST_FIELDS: Final = 50_000
+"""Of an answer: a thousand mounts and devices have ten thousand."""
 _VARINT: Final = 0
 _BYTES: Final = 2
 _END_GROUP: Final = 4
@@ -53,20 +56,49 @@ class UnreadableMessageError(Exception):
     """Bytes that are not the message they should be; the words are Go's."""
 
 
-def read_message(kind: type[M], content: bytes, version: Version) -> M:
+def read_message(kind: type[M], content: bytes, version: Version, most_fields: int | None = MOST_FIELDS) -> M:
     """Read a message of a kind.
 
+    Args:
+        kind: the message's class.
+        content: its bytes.
+        version: the minor to read as.
+        most_fields: how many it may have, those of messages in it included; None for any number.
+
     Raises:
-        UnreadableMessageError: it is none.
+        UnreadableMessageError: it is none, or has more fields.
     """
+    descriptor = cast(Descriptor, kind.DESCRIPTOR)
+    if most_fields is not None and len(content) > most_fields and _fields_left(descriptor, content, most_fields) < 0:
+        raise UnreadableMessageError(f"it has more than {most_fields:,} fields, which simkubelet does not take")
     try:
         if READS_WITH_GOGO.at(version):
-            content = _in_usual_form(cast(Descriptor, kind.DESCRIPTOR), content)
+            content = _in_usual_form(descriptor, content)
         return kind.FromString(content)
     except _GogoError as error:
         raise UnreadableMessageError(str(error)) from None
     except DecodeError as error:
         raise UnreadableMessageError(_NO_TEXT if "UTF-8" in str(error) else _NO_PROTOBUF) from None
+
+
+def _fields_left(kind: Descriptor, content: bytes, left: int) -> int:
+    """How many fields there may be besides those of a message, less than none where it has too many.
+
+    Reading four megabytes takes part of a second where they are texts, and many where they are a million fields.
+    What is no message is for the reader to report.
+    """
+    reader, fields = _Reader(content), kind.fields_by_number
+    with suppress(_GogoError):
+        while reader.is_left and left >= 0:
+            begin = reader.position
+            tag = reader.varint()
+            left -= 1
+            field = fields.get(tag >> 3)
+            if tag & 7 == _BYTES and field is not None and field.message_type is not None:
+                left = _fields_left(field.message_type, reader.bytes(), left)
+            else:
+                reader.skip(begin, len(content))
+    return left
 
 
 def served_method(request: type[Q], method: Callable[[Q], Awaitable[Message]], version: Version) -> UnaryMethod:

@@ -47,6 +47,7 @@ _PLACES: Final = {
 }
 _NUMBER: Final = re.compile(r"-?[0-9]+(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?\Z")
 _LONGEST_NUMBER: Final = 1000
+_MOST_SHOWN: Final = 1 << 16
 _GOOD_CHARACTERS: Final = re.compile(r'(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
 _BAD_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{0,3})?")
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([][{}])', re.DOTALL)
@@ -205,7 +206,9 @@ def spew_lists(items: Iterable[tuple[object, Sequence[str] | None]]) -> str:
 
 def quoted(text: str) -> str:
     """Text in quotes as Go's ``%q`` prints it."""
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{text.translate(_SHOWN)}"'
 
 
 def go_duration(seconds: float) -> str:
@@ -221,7 +224,24 @@ def _is_safe_in_html(text: str) -> bool:
 
 
 def _escaped(character: str) -> str:
+    if escape := _ESCAPES.get(character):
+        return escape
+    if character.isprintable():
+        return character
     number = ord(character)
     if number < 0x80:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+class _Shown(dict[int, str]):
+    """The number of a character -> what stands for it in quotes; kept for the frequent ones, as texts may be long."""
+
+    def __missing__(self, number: int) -> str:
+        shown = _escaped(chr(number))
+        if number < _MOST_SHOWN:
+            self[number] = shown
+        return shown
+
+
+_SHOWN: Final = _Shown()

@@ -17,11 +17,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Final
 
 from ..apis.dra import DRA_PLUGIN_TYPE
 from ..apis.pluginregistration import DEVICE_PLUGIN_TYPE
 from ..container_manager import ContainerManager
+from ..devices.checkpoint import Checkpoint
 from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..dra.claim_info import ClaimInfo
@@ -38,7 +39,7 @@ from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
 from ..node import NodeContext, NodeLease, NodePublisher
-from ..node_tree import PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, socket_path
+from ..node_tree import PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, name_on_node, socket_path
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
@@ -47,7 +48,11 @@ from ..registration.plugin_registration import DevicePluginHandler, PluginTypeHa
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
 
-__all__ = ["KubeletInstance"]
+__all__ = ["CONTAINER_LOGS", "KubeletInstance"]
+
+CONTAINER_LOGS: Final = "logs/pods"
+"""Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
+_COLLECTION_S: Final = 60.0
 
 
 class KubeletInstance:
@@ -61,6 +66,7 @@ class KubeletInstance:
         self,
         directory: Path,
         folder: PluginFolder,
+        checkpoint: Checkpoint | None,
         records: ContainerRecords,
         config: KubeletConfig,
         context: NodeContext,
@@ -69,6 +75,8 @@ class KubeletInstance:
         on_panic: Callable[[KubeletPanicError], None],
         unix_time: Callable[[], float],
     ) -> None:
+        self._logs = directory.resolve() / CONTAINER_LOGS
+        self._records = records
         self._on_panic = on_panic
         self._folder = folder
         self._node = config.node
@@ -76,6 +84,7 @@ class KubeletInstance:
         active = ActivePods()
         self.containers = ContainerManager(
             folder,
+            checkpoint,
             config,
             clock=context.clock,
             tasks=context.tasks,
@@ -136,6 +145,7 @@ class KubeletInstance:
         self._tasks = [
             group.create_task(self._until_panic(partial(self.pods.run, pods)), name=f"pods of {self._node}"),
             group.create_task(self._publisher.run(), name=f"status of {self._node}"),
+            group.create_task(self._collect_logs(), name=f"logs of {self._node}"),
         ]
         if self._context.renews_leases:
             lease = NodeLease(self._node, self._context)
@@ -160,6 +170,20 @@ class KubeletInstance:
             await self._services.stop()
         finally:
             await self.containers.abandon()
+
+    async def _collect_logs(self) -> None:
+        """Remove the logs of pods that are gone, in real time: those of a story stay, where the node's time leaps.
+
+        Source: kubelet/kubelet.go, ``StartGarbageCollection``, ``ContainerGCPeriod``; pod_workers.go,
+        ``ShouldPodContentBeRemoved`` (kubernetes v1.34.4).
+        """
+        while True:
+            await asyncio.sleep(_COLLECTION_S)
+            if self.containers.allocator.are_sources_ready and self._logs.is_dir():
+                from ..runtime.process_container import remove_logs
+
+                kept = {pod.uid for pod in (*self.pods.known(), *self._records.pods())}
+                await asyncio.to_thread(remove_logs, self._logs, kept)
 
     async def _until_panic(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -197,7 +221,8 @@ class _NodeServices:
         self._metrics = containers.metrics
         self._records = records
         self._plugins_folder = directory / PLUGINS
-        handlers: dict[str, PluginTypeHandler] = {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)}
+        device_plugins = DevicePluginHandler(containers.registration, partial(socket_path, directory))
+        handlers: dict[str, PluginTypeHandler] = {DEVICE_PLUGIN_TYPE: device_plugins}
         if containers.dra is not None:
             handlers[DRA_PLUGIN_TYPE] = containers.dra.plugins
         self.plugin_manager = PluginManager(
@@ -207,6 +232,7 @@ class _NodeServices:
             clock=context.clock,
             tasks=context.tasks,
             on_found=lambda socket: context.observe(PluginSocketFound(config.node, str(socket))),
+            name_on_node=partial(name_on_node, directory),
         )
         provider = _PodResourcesSource(pods, containers, on_panic)
         self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ..devices.checkpoint import Checkpoint
 from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..dra.checkpoint import BadCheckpointError
@@ -17,6 +19,7 @@ from ..model.config import KubeletConfig, RuntimeKind
 from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.pod import Pod, PodUID
+from ..model.quality_of_service import MEMORY
 from ..model.resources import ResourceName
 from ..node import NodeContext, NodePublisher
 from ..node_tree import DEVICE_PLUGINS
@@ -24,20 +27,18 @@ from ..pods.static_pods import make_static_pod_folder
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import BookKeepingRuntime, ContainerRuntime
 from ..runtime.cri import RuntimeState
-from .instance import KubeletInstance
+from .instance import CONTAINER_LOGS, KubeletInstance
 
 __all__ = ["CONTAINER_LOGS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
 
 StartPause = Callable[[], Awaitable[None]]
 
-CONTAINER_LOGS: Final = "logs/pods"
-"""Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
 START_S: Final = 0.1
 """What a kubelet takes at least from its socket to the node's status."""
 
 
 async def no_pause() -> None:
-    """No plugin is so quick."""
+    """The default: do not pause."""
 
 
 class Kubelet:
@@ -65,6 +66,7 @@ class Kubelet:
         self.runtime = ContainerRecords(config.node, self._runtime, context.clock, context.observe, context.tasks)
         self._context = context
         self._began = time.time() - context.clock.now()
+        self._boots = 1
         self._instance: KubeletInstance | None = None
         self._publisher: NodePublisher | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -109,7 +111,9 @@ class Kubelet:
         self._prepare_static_pods()
         cri, is_new_node = self.runtime.cri, self.folder.is_of_a_new_node()
         state = RuntimeState(cri, self._context.clock)
-        publisher = NodePublisher(self.config, self._context, cri, state, is_new_node=is_new_node)
+        publisher = NodePublisher(
+            self.config, self._context, cri, state, is_new_node=is_new_node, boot_id=self._boot_id
+        )
         self._publisher = publisher
         serve = partial(self._serve, publisher, state, while_starting, pods)
         if cri.of_status is None:
@@ -136,7 +140,7 @@ class Kubelet:
     async def _serve(
         self, publisher: NodePublisher, state: RuntimeState, while_starting: StartPause, pods: Sequence[str]
     ) -> None:
-        instance = self._new_instance(publisher, state)
+        instance = self._new_instance(await self.folder.load(self.config.version), publisher, state)
         if instance is None:
             return
         try:
@@ -152,12 +156,14 @@ class Kubelet:
             # It has not crashed meanwhile.
             instance.begin(pods)
 
-    def _new_instance(self, publisher: NodePublisher, state: RuntimeState) -> KubeletInstance | None:
+    def _new_instance(
+        self, checkpoint: Checkpoint | None, publisher: NodePublisher, state: RuntimeState
+    ) -> KubeletInstance | None:
         """An instance on what the folder holds; None where the process ends at once instead.
 
         Source: cmd/kubelet/app/server.go, ``Run`` (kubernetes v1.34.4).
         """
-        parts = self._directory, self.folder, self.runtime, self.config, self._context, publisher, state
+        parts = self._directory, self.folder, checkpoint, self.runtime, self.config, self._context, publisher, state
         try:
             return KubeletInstance(*parts, self._crash, self._unix_time)
         except BadCheckpointError as error:
@@ -193,14 +199,22 @@ class Kubelet:
     async def reboot(self, pods: Sequence[str] = ()) -> None:
         """Cut the node's power and start it again: containers end without a signal, then a kubelet starts.
 
+        It finds another boot id, and records the Event ``Rebooted``.
+
         The node's folder stays as it is. Plugins are processes of their own: the caller ends them.
 
         Args:
             pods: admitted first, see `Pods.run`.
         """
         await self.stop()
+        self._boots += 1
         await self.runtime.reboot()
         await self.start(pods=pods)
+
+    @property
+    def _boot_id(self) -> str:
+        """What ``/proc/sys/kernel/random/boot_id`` has; the same for the same node and boot, so that runs repeat."""
+        return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"boot-{self._boots}.{self.node}"))
 
     def publish(self) -> None:
         """Publish the node's status out of turn, as at the end of the ten seconds.
@@ -287,4 +301,4 @@ def new_runtime(directory: Path, config: KubeletConfig, clock: Clock) -> Contain
     # Only a node that runs processes pays for what that takes.
     from ..runtime.process_runtime import ProcessRuntime
 
-    return ProcessRuntime(directory, directory / CONTAINER_LOGS, clock)
+    return ProcessRuntime(directory, directory / CONTAINER_LOGS, clock, memory_bytes=config.machine.get(MEMORY))

@@ -96,11 +96,16 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class PluginDisconnected:
-    """A ListAndWatch stream ended and the kubelet stopped the resource's endpoint."""
+    """A ListAndWatch stream ended and the kubelet stopped the resource's endpoint.
+
+    Attributes:
+        said: With what it ended, as the kubelet logs it: ``EOF``, or the text of gRPC's error.
+    """
 
     kind: ClassVar[str] = "plugin-disconnected"
     node: str
     resource: str
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,12 +124,14 @@ class NodeStatus:
         allocatable: likewise, what pods can get.
         conditions: in the order in which the kubelet first set them, Ready last.
         kubelet_version: for instance ``v1.34.4``; empty as long as no kubelet has reported.
+        boot_id: what the machine has from one boot to the next; empty as long as no kubelet has reported.
     """
 
     capacity: Mapping[ResourceName, int] = field(default_factory=dict)
     allocatable: Mapping[ResourceName, int] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     kubelet_version: str = ""
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +169,11 @@ def with_extended_resources_reset(status: NodeStatus) -> NodeStatus:
     return replace(status, capacity={**status.capacity, **zeroed}, allocatable={**status.allocatable, **zeroed})
 
 
-def with_conditions(
-    status: NodeStatus, *, kubelet_version: str, now: float, runtime_errors: Sequence[str] = ()
-) -> NodeStatus:
+def with_conditions(status: NodeStatus, *, now: float, runtime_errors: Sequence[str] = ()) -> NodeStatus:
     """The status with its conditions as of now; see `RuntimeState` for the errors."""
     missing = [name for name in _REQUIRED if name not in status.capacity]
     conditions = conditions_of(status.conditions, missing_capacities=missing, now=now, runtime_errors=runtime_errors)
-    return replace(status, conditions=conditions, kubelet_version=kubelet_version)
+    return replace(status, conditions=conditions)
 
 
 def has_changed(old: NodeStatus, new: NodeStatus) -> bool:

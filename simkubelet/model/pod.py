@@ -240,7 +240,7 @@ def _pod(manifest: Mapping[str, Any]) -> Pod:
     app = tuple(_container(name, f"containers[{i}]", c) for i, c in enumerate(spec["containers"]))
     names = Counter(container.name for container in init + app)
     if duplicates := sorted(name for name, count in names.items() if count > 1):
-        raise InputError(f"pod {name!r}: spec: container name {duplicates[0]!r} stands more than once")
+        raise InputError(f"pod {name!r}: spec: duplicate container name {duplicates[0]!r}")
     mirror_of = (metadata.get("annotations") or {}).get(MIRROR_ANNOTATION)
     return Pod(
         uid=PodUID(str(uuid.uuid4())),

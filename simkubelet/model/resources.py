@@ -13,6 +13,7 @@ from decimal import Decimal, DecimalException
 from typing import Final, NewType
 
 from .errors import InputError
+from .short_texts import cached_if_short
 
 __all__ = [
     "DEVICE_CLASS_PREFIX",
@@ -104,14 +105,21 @@ def parse_quantity(text: str | int | float) -> Decimal:
     Raises:
         InputError: it is not a quantity.
     """
-    match = _QUANTITY.fullmatch(str(text))
+    quantity = _read(str(text))
+    if quantity is None:
+        raise InputError(f"{text!r} is no Kubernetes quantity; write a number such as 2, 500m or 1.5Gi")
+    return quantity
+
+
+@cached_if_short
+def _read(text: str) -> Decimal | None:
+    """The number that a quantity stands for; a pod may have thousands of them, most of them the same."""
+    match = _QUANTITY.fullmatch(text)
     try:
         quantity = _number(*match.groups()) if match and match[0] else None
     except DecimalException:
-        quantity = None
-    if quantity is None or quantity.copy_abs() > _MAX_QUANTITY:
-        raise InputError(f"{text!r} is no Kubernetes quantity; write a number such as 2, 500m or 1.5Gi")
-    return quantity
+        return None
+    return None if quantity is None or quantity.copy_abs() > _MAX_QUANTITY else quantity
 
 
 def _number(sign: str, whole: str, fraction: str | None, suffix: str | None, exponent: str | None) -> Decimal | None:
@@ -155,12 +163,18 @@ def canonical_quantity(text: str | int | float) -> str:
     Raises:
         InputError: it is not a quantity.
     """
+    parse_quantity(text)
+    return _canonical(str(text))
+
+
+@cached_if_short
+def _canonical(text: str) -> str:
     quantity = parse_quantity(text)
-    match = _QUANTITY.fullmatch(str(text))
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise AssertionError("a quantity that was read has its form")
     if _stays(*match.groups()):
-        return str(text)
+        return text
     suffix = match[4] or ""
     if suffix.endswith("i") and quantity == quantity.to_integral_value():
         return _shortest(int(quantity), 1024, _BINARY)

@@ -38,11 +38,12 @@ _PATCHES: Final[Mapping[int, int]] = {
     32: 13,
     33: 13,
     34: 4,
-    35: 4,
-    36: 3,
-    37: 0,
+    35: 8,
+    36: 5,
+    37: 2,
 }
-"""Minor -> the patch that its name stands for: the one whose source was read."""
+"""Minor -> the patch that its name stands for: the one of the oracles and recordings. What patches changed before and
+after it, `tools/check/releases` looks up."""
 SUPPORTED: Final = tuple(f"1.{minor}" for minor in _PATCHES)
 DEFAULT: Final = "1.34"
 

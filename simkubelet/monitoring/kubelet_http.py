@@ -1,17 +1,18 @@
 """The kubelet's HTTP server for monitoring agents: /healthz with its checks, and /metrics.
 
-It listens on the loopback interface or on a Unix socket, without TLS and without authentication, and only if the
-settings ask for it. The HTTP library is loaded by the first server that starts, so nodes without one do not load it.
+It listens on the loopback interface, without TLS and without authentication, and only if the settings ask for it. A
+connection has 32 s for the head of its first request; a kubelet's own has four hours. The HTTP library is loaded by the
+first server that starts, so nodes without one do not load it.
 
-Source: k8s.io/apiserver, pkg/server/healthz/healthz.go (v0.34.4).
+Source: k8s.io/apiserver, pkg/server/healthz/healthz.go (v0.34.4); kubelet/server/server.go,
+``ListenAndServeKubeletServer`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..model.errors import HostError
@@ -30,7 +31,9 @@ Check = Callable[[], str | None]
 """Why something is not healthy, None when it is."""
 __all__ = ["KubeletHttp"]
 _log = logging.getLogger(__name__)
-_LOOPBACK: Final = "127.0.0.1"
+_LARGEST_BODY: Final = 0
+"""No request needs one."""
+_SHUTDOWN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ def _well() -> None:
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .._internal.http_listener import HttpListener
+
 
 class KubeletHttp:
     """Serves from `start` to `stop`.
@@ -105,68 +110,44 @@ class KubeletHttp:
         self._checks = checks
         self._metrics = metrics
         self._metrics_type = metrics_type
-        self._runner: web.AppRunner | None = None
+        self._listener: HttpListener | None = None
         self.port: int | None = None
         """The port, once it is served on the loopback interface."""
 
-    async def start(self, socket: Path | None = None) -> None:
-        """Serve on a Unix socket, or on a free port of the loopback interface.
+    async def start(self) -> None:
+        """Serve on a free port of the loopback interface.
 
         Raises:
             HostError: it cannot listen there.
         """
-        from aiohttp import web
+        from .._internal.http_listener import HOST, HttpListener
 
-        runner = web.AppRunner(self._application(), access_log=None, handle_signals=False, auto_decompress=False)
-        await runner.setup()
-        site = web.TCPSite(runner, _LOOPBACK, 0) if socket is None else web.UnixSite(runner, socket)
+        listener = HttpListener(self._answer, largest_body=_LARGEST_BODY, shutdown_s=_SHUTDOWN_S, log=_log)
         try:
-            await site.start()
+            self.port = await listener.start(0)
         except OSError as error:
-            await runner.cleanup()
-            raise HostError(f"{socket or _LOOPBACK}: cannot listen: {error.strerror or error}") from None
-        self._runner = runner
-        self.port = runner.addresses[0][1] if socket is None else None
-        _log.info("Serving /healthz and /metrics on %s", socket or f"{_LOOPBACK}:{self.port}")
+            raise HostError(f"{HOST}: cannot listen: {error.strerror or error}") from None
+        self._listener = listener
+        _log.info("Serving /healthz and /metrics on %s:%s", HOST, self.port)
 
     async def stop(self) -> None:
         """Stop listening; may be called twice and from any state."""
-        runner, self._runner, self.port = self._runner, None, None
-        if runner is not None:
-            await runner.cleanup()
+        listener, self._listener, self.port = self._listener, None, None
+        if listener is not None:
+            await listener.stop()
 
-    def _application(self) -> web.Application:
+    async def _answer(self, request: web.Request) -> web.Response:
         from aiohttp import web
 
-        application = web.Application()
         # Any method will do, as with the kubelet.
-        application.router.add_route("*", "/healthz", self._healthz)
-        for name, check in self._checks.items():
-            application.router.add_route("*", f"/healthz/{name}", _handler_of(check))
-        application.router.add_route("*", "/metrics", self._exposition)
-        application.router.add_route("*", "/{path:.*}", _not_found)
-        return application
-
-    async def _healthz(self, request: web.Request) -> web.Response:
-        query = request.query
-        excluded = query.getall("exclude", [])
-        return _response(answer_of_all(self._checks, excluded=excluded, is_verbose="verbose" in query))
-
-    async def _exposition(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        return web.Response(body=self._metrics().encode(), headers={"Content-Type": self._metrics_type})
-
-
-def _handler_of(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(request: web.Request) -> web.Response:
-        return _response(answer_of_one(check))
-
-    return handle
-
-
-async def _not_found(request: web.Request) -> web.Response:
-    return _response(Answer(404, "404 page not found\n"))
+        path, query = request.path, request.query
+        if path == "/metrics":
+            return web.Response(body=self._metrics().encode(), headers={"Content-Type": self._metrics_type})
+        if path == "/healthz":
+            excluded = query.getall("exclude", [])
+            return _response(answer_of_all(self._checks, excluded=excluded, is_verbose="verbose" in query))
+        check = self._checks.get(path.removeprefix("/healthz/")) if path.startswith("/healthz/") else None
+        return _response(Answer(404, "404 page not found\n") if check is None else answer_of_one(check))
 
 
 def _response(answer: Answer) -> web.Response:

@@ -41,6 +41,12 @@ _GET_ASKS_ITS_GATE: Final = Difference(
     {"1.26": True, "1.36": False},
     "apis/podresources/server_v1.go, ``Get`` (kubernetes v1.35.4, v1.36.3)",
 )
+_GET_FINDS_ENDED_PODS: Final = Difference(
+    "Get of PodResources finds pods that have ended",
+    {"1.26": True, "1.34.7": False, "1.35": True, "1.35.4": False},
+    "pkg/kubelet/kubelet.go, ``GetPodByName``; kubelet_pods.go, ``isPodInactive``, ``filterOutInactivePods`` "
+    "(kubernetes v1.34.5, v1.34.7, v1.35.3, v1.35.4)",
+)
 _LIMITS_POD_RESOURCES_RATE: Final = Difference(
     "PodResources answers at most 100 calls a second",
     {"1.26": False, "1.27": True},
@@ -177,7 +183,9 @@ class PodResourcesServer:
         if not self.is_get_on:
             raise self._failed_get("PodResources API Get method disabled")
         wanted = (request.pod_namespace, request.pod_name)
-        pod = next((pod for pod in self._provider.pods() if (pod.namespace, pod.name) == wanted), None)
+        finds_ended = _GET_FINDS_ENDED_PODS.at(self._version)
+        pods = self._provider.pods() if finds_ended else self._provider.active_pods()
+        pod = next((pod for pod in pods if (pod.namespace, pod.name) == wanted), None)
         if pod is None:
             raise self._failed_get(f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
         return v1.GetPodResourcesResponse(pod_resources=self._pod_resources(pod))

@@ -38,8 +38,8 @@ _COUNTS_NO_CLAIMED_RESOURCES: Final = Difference(
 )
 _FORMATS_REJECTION_EVENT: Final = Difference(
     "the message of a rejected pod's Event is a format of Go's fmt, so per cent signs in it are replaced",
-    {"1.26": True, "1.36": False},
-    "kubelet/kubelet.go, ``rejectPod`` (kubernetes v1.35.4, v1.36.3)",
+    {"1.26": True, "1.34.10": False, "1.35": True, "1.36": False},
+    "kubelet/kubelet.go, ``rejectPod`` (kubernetes v1.34.9, v1.34.10, v1.35.8, v1.36.3)",
 )
 
 

@@ -25,7 +25,7 @@ from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus, Rejection
 from ..model.resources import ResourceName
-from ..model.version import FEATURE_GATES
+from ..model.version import FEATURE_GATES, Difference
 from ..node import NodeContext
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
@@ -38,6 +38,22 @@ from .termination import end_orphan, terminated
 from .volumes import Volumes
 
 __all__ = ["Pods"]
+
+_ADMITS_ENDED_PODS: Final = Difference(
+    "a kubelet that starts admits pods that have ended too, and one that is refused ends as Failed, whatever it was",
+    {
+        "1.26": True,
+        "1.28.14": False,
+        "1.29": True,
+        "1.29.9": False,
+        "1.30": True,
+        "1.30.5": False,
+        "1.31": True,
+        "1.31.1": False,
+    },
+    "kubelet/kubelet.go, ``HandlePodAdditions`` (kubernetes/kubernetes#126343; v1.28.13, v1.28.14, v1.29.8, v1.29.9, "
+    "v1.30.4, v1.30.5, v1.31.0, v1.31.1)",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +75,7 @@ class Pods:
         active: kept by this object.
         volumes: sets those of the pods up.
         allocatable: the node's allocatable as published.
-        state: what keeps the kubelet from taking news of pods.
+        state: runtime errors that pause the pod sync.
         on_panic: called with a panic in a worker.
     """
 
@@ -244,16 +260,21 @@ class Pods:
         """
         self._known[pod.uid] = pod
         has_ended = pod.status.phase.is_terminal
-        if has_ended and not self._records.is_any_running(pod.uid):
-            if pod.is_deleting:
-                # A kubelet before this one has ended it, and was killed before it removed the object.
-                self._cluster.remove_pod(pod.uid)
+        is_over = has_ended and not self._records.is_any_running(pod.uid)
+        if is_over and pod.is_deleting:
+            # A kubelet before this one has ended it, and was killed before it removed the object.
+            self._cluster.remove_pod(pod.uid)
+            return
+        if not has_ended or _ADMITS_ENDED_PODS.at(self._config.version):
+            self._active.add(pod)
+            rejection = await self._admission.rejection(pod)
+            if rejection is not None:
+                self._reject(pod, rejection)
+                return
+        if is_over:
+            self._active.discard(pod.uid)
             return
         self._active.add(pod)
-        rejection = None if has_ended else await self._admission.rejection(pod)
-        if rejection is not None:
-            self._reject(pod, rejection)
-            return
         shown = self._mirrors.of(pod) if pod.is_static else pod
         worker = PodWorker(pod, self._tools, published=(shown or pod).status)
         self._workers[pod.uid] = worker
@@ -377,7 +398,7 @@ class Pods:
         if folder is None or not self._are_files_new:
             return
         self._are_files_new = False
-        found = read_static_pods(folder, self._node, self._directory)
+        found = await read_static_pods(folder, self._node, self._directory)
         for uid in [known for known in self._static if known not in found]:
             pod = self._static.pop(uid)
             self._forget(uid)

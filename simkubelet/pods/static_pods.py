@@ -19,13 +19,14 @@ import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
 
 from .._internal.doors import Door
-from ..apis.documents import load_yaml, read_file
+from ..apis.documents import MOST_VALUES, load_yaml, read_file
 from ..apis.inotify import Inotify, Mask
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
@@ -42,6 +43,7 @@ _FILE: Final = Door("manifest of a static pod")
 _SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 _CHANGES: Final = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ONLYDIR
 """Not that a file is created: it is about to be written."""
+_READ_AT_ONCE_BYTES: Final = 32 << 10
 _LIMIT_REACHED: Final = "the read limit is reached"
 _NO_POD: Final = "couldn't parse as pod, please check config file"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -51,11 +53,11 @@ _LONGEST_NAME: Final = 253
 _TOLERATION: Final = {"operator": "Exists", "effect": "NoExecute"}
 
 
-def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, Pod]:
+async def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, Pod]:
     """The pods of all manifests in a folder, by the names of the files; of two with one name, that of the last file.
 
     What is not a manifest is logged and left out, as are folders and names with a leading dot; a missing folder has no
-    pods.
+    pods. Long files are read beside the event loop.
 
     Args:
         folder: absolute; where it is not in the node's folder, no link in it leads out of it.
@@ -75,7 +77,9 @@ def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, P
         with _FILE(folder / name):
             try:
                 with tree.open(f"{path}/{name}", "rb") as file:
-                    pod = _static_pod(load_yaml(read_file(file.fileno())), folder / name, node)
+                    content = read_file(file.fileno())
+                work = partial(_read, content, folder / name, node)
+                pod = work() if len(content) <= _READ_AT_ONCE_BYTES else await asyncio.to_thread(work)
             except (OSError, ValueError, yaml.YAMLError, InputError) as error:
                 is_too_large = isinstance(error, OSError) and error.errno == errno.EFBIG
                 reason = _LIMIT_REACHED if is_too_large else error
@@ -83,6 +87,10 @@ def read_static_pods(folder: Path, node: str, directory: Path) -> dict[PodUID, P
             else:
                 pods[pod.key] = pod
     return {pod.uid: pod for pod in pods.values()}
+
+
+def _read(content: bytes, file: Path, node: str) -> Pod:
+    return _static_pod(load_yaml(content, most=MOST_VALUES), file, node)
 
 
 def _names(tree: FileTree, folder: str) -> list[str]:

@@ -10,7 +10,7 @@ kubelet/status/generate.go; prober/prober_manager.go, ``UpdatePodStatus``; kubel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -228,8 +228,7 @@ def _go_list(names: Iterable[str]) -> str:
 
 def container_statuses(
     pod: Pod,
-    runs: Mapping[str, ContainerRecord],
-    runs_before: Callable[[str], ContainerRecord | None],
+    runs: Mapping[str, Sequence[ContainerRecord]],
     reasons: Mapping[str, Waiting],
     *,
     by_container: bool,
@@ -238,17 +237,16 @@ def container_statuses(
 
     Args:
         pod: what was asked for.
-        runs: container -> its last run, of those that ever had one.
-        runs_before: the run before that.
+        runs: container -> its runs on record, the last one at the end.
         reasons: container -> why it could not be started the last time it was tried.
         by_container: see `is_restarted`.
     """
     has_init = bool(pod.init_containers)
     statuses = {}
     for container in pod.containers:
-        run = runs.get(container.name)
-        before = runs_before(container.name)
-        last_state = None if before is None else _ended(before)
+        known = runs.get(container.name, ())
+        run = known[-1] if known else None
+        last_state = _ended(known[-2]) if len(known) > 1 else None
         state: ContainerState = _INITIALIZING if has_init else _CREATING
         if run is not None:
             state = Running(run.started_at) if run.is_running else _ended(run)
@@ -305,14 +303,8 @@ class StatusGenerator:
 
         The reason and message of a phase that lasts stay as they are; a terminal phase is never left.
         """
-        runs = self._records.containers(pod.uid)
-        statuses = container_statuses(
-            pod,
-            runs,
-            lambda name: self._records.ended_before(pod.uid, name),
-            reasons,
-            by_container=self.by_container,
-        )
+        runs = self._records.runs(pod.uid)
+        statuses = container_statuses(pod, runs, reasons, by_container=self.by_container)
         if self.reports_health:
             for name, resources in self._containers.allocated_resources_status(pod).items():
                 statuses[name] = replace(statuses[name], resources=tuple(resources))

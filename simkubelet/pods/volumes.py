@@ -1,6 +1,6 @@
 """A pod's volumes, as far as they can keep its containers from starting: no content is mounted anywhere.
 
-What needs a driver or a claim is taken for set up; see `cluster.strategies.pod_validation.NOT_SIMULATED`.
+What needs a driver or a claim is taken for set up; see `cluster.strategies.pod.not_simulated.NOT_SIMULATED`.
 A path of the node is looked for in the node's folder first and on this host next; what is made is made in the folder.
 
 Source: pkg/volume/hostpath/host_path.go, ``checkTypeInternal``; pkg/volume/configmap, secret, projected; pkg/kubelet/
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.file_tree import check_path
 from ..cluster_api import ClusterApi
 from ..model.clock import Clock
 from ..model.pod import Pod
@@ -119,6 +121,10 @@ class Volumes:
 
     def _mode(self, path: str) -> int | None:
         """The type of a file of the node; None where there is none."""
+        try:
+            check_path(path)
+        except OSError:
+            return None
         if path.rstrip("/") in KUBELET_FOLDERS:
             return stat.S_IFDIR
         looks: list[Callable[[], os.stat_result]] = [partial(self._tree.stat, path), Path("/", path).stat]
@@ -133,27 +139,33 @@ class Volumes:
         return None
 
     def _make(self, path: str, *, is_folder: bool) -> None:
-        for ancestor in [str(parent) for parent in Path("/", path).parents]:
-            mode = self._mode(ancestor)
-            if mode is None and not is_folder:
-                raise VolumeError(f"open {path}: no such file or directory")
-            if mode not in (None, stat.S_IFDIR):
-                raise VolumeError(
-                    f"mkdir {ancestor}: not a directory" if is_folder else f"open {path}: not a directory"
-                )
-            if mode is not None:
-                break
-            if self._tree.has(ancestor, follow=False):
-                # A link that leads nowhere.
-                raise VolumeError(f"mkdir {ancestor}: file exists")
         call = "mkdir" if is_folder else "open"
+        try:
+            check_path(path)
+        except OSError as error:
+            raise VolumeError(f"{call} {path}: {_words(error)}") from None
+        above = [str(parent) for parent in Path("/", path).parents][::-1]
+        # What is below something that is missing is missing, too, and there may be two thousand of them.
+        missing = above[bisect_left(above, True, key=lambda parent: self._mode(parent) is None) :]
+        last = above[len(above) - len(missing) - 1]
+        if self._mode(last) != stat.S_IFDIR:
+            raise VolumeError(f"mkdir {last}: not a directory" if is_folder else f"open {path}: not a directory")
+        if missing and not is_folder:
+            raise VolumeError(f"open {path}: no such file or directory")
+        if missing and self._tree.has(missing[0], follow=False):
+            # A link that leads nowhere.
+            raise VolumeError(f"mkdir {missing[0]}: file exists")
         try:
             if is_folder:
                 self._tree.make_folder(path, 0o755, exist_ok=True)
             else:
                 self._tree.open(path, "ab", make=True).close()
         except OSError as error:
-            raise VolumeError(f"{call} {path}: {(error.strerror or '').lower()}") from None
+            raise VolumeError(f"{call} {path}: {_words(error)}") from None
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or "").lower()
 
 
 def _mounted(pod: Pod) -> list[Mapping[str, Any]]:

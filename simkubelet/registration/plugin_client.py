@@ -16,24 +16,28 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 from google.protobuf.message import Message
 
 from ..apis.deviceplugin import DevicePluginOptions, Empty, ListAndWatchResponse
-from ..apis.grpcwire.client import ClientConnection, ConnectionClosedError, RpcError, UnprocessedError
+from ..apis.grpcwire.client import ClientConnection, ClientName, ConnectionClosedError, RpcError, UnprocessedError
 from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..devices.device_list import DeviceList, read_devices
 from ..devices.endpoint import KEYS_ENDPOINTS_BY_SOCKET
 from ..golang.message import UnreadableMessageError, read_message
 from ..model.resources import ResourceName
-from ..model.version import Version
+from ..model.version import Difference, Version
 
 __all__ = [
+    "Locate",
     "PluginChannel",
     "PluginClient",
     "PluginClients",
     "PluginHandler",
     "RefusedError",
+    "as_it_is",
+    "path_authority",
     "plugin_clients",
     "read_list",
 ]
@@ -42,7 +46,41 @@ M = TypeVar("M", bound=Message)
 
 _log = logging.getLogger(__name__)
 
+_GRPC_VERSION: Final = Difference(
+    "the version of Go's gRPC in the header `user-agent` of calls to plugins",
+    {
+        "1.26": "1.49.0",
+        "1.26.11": "1.56.3",
+        "1.27": "1.51.0",
+        "1.27.8": "1.56.3",
+        "1.28": "1.54.0",
+        "1.28.4": "1.56.3",
+        "1.29": "1.58.3",
+        "1.31": "1.65.0",
+        "1.33": "1.68.1",
+        "1.34": "1.72.1",
+        "1.35": "1.72.2",
+        "1.36": "1.79.3",
+        "1.37": "1.82.1",
+    },
+    "go.mod (kubernetes v1.26.10 to v1.37.2)",
+)
+
+_ESCAPES_AUTHORITY: Final = Difference(
+    "a path as `:authority` is escaped: `%2Fvar%2Flib…`",
+    {"1.26": False, "1.29": True},
+    "google.golang.org/grpc, clientconn.go, ``determineAuthority`` (v1.49.0, v1.51.0, v1.56.3), ``encodeAuthority`` "
+    "(v1.58.3)",
+)
+
+_SAYS_THAT_IT_TAKES_GZIP: Final = Difference(
+    "calls to plugins say that answers may be compressed by gzip, which they may in any case",
+    {"1.26": False, "1.26.11": True},
+    "google.golang.org/grpc, internal/transport/http2_client.go, ``createHeaderFields`` (v1.49.0, v1.51.0)",
+)
+
 _SERVICE: Final = "/v1beta1.DevicePlugin"
+_LARGE_LIST_BYTES: Final = 1 << 20
 _DIAL_TIMEOUT_S: Final = 10.0
 _CONNECT_TIMEOUT_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 1.0
@@ -58,11 +96,29 @@ class _UnreadableAnswerError(RpcError):
         super().__init__(Code.INTERNAL, f"grpc: failed to unmarshal the received message: {reason}")
 
 
+Locate = Callable[[str], str]
+"""Path of a socket as a plugin names it -> where it is on this host."""
+
+
+def as_it_is(path: str) -> str:
+    """Where a socket is that plugins name as it is on this host."""
+    return path
+
+
+def path_authority(path: str, release: Version) -> str:
+    """The header ``:authority`` of calls to a socket that is dialled by its path alone.
+
+    Source: google.golang.org/grpc v1.72.1, clientconn.go, ``encodeAuthority``.
+    """
+    return quote(path, safe="!$&'()*+,;=:[]@~") if _ESCAPES_AUTHORITY.at(release) else path
+
+
 class PluginChannel:
     """Makes the calls of a kubelet of some version to the server on a socket.
 
     Nothing outside of the folder `within` is reached: to a kubelet, what is not on its node is not there. `address` is
-    what errors call the socket, by default its path.
+    what errors call the socket, by default its path. `authority` is the header of that name; `path_authority` makes
+    that of a kubelet which chooses none.
 
     Limits are real seconds, as plugins are real processes. A connection that breaks is made again by the next call; one
     that cannot be made fails the calls until the back-off is over.
@@ -79,9 +135,11 @@ class PluginChannel:
         largest_bytes: int = MOST_MESSAGE_BYTES,
         within: Path | None = None,
         address: str = "",
+        authority: str = "localhost",
     ) -> None:
         self._socket = str(socket)
         self._address = address
+        self._name = ClientName(authority, _GRPC_VERSION.at(version), _SAYS_THAT_IT_TAKES_GZIP.at(version))
         self._within = within
         self._version = version
         self._largest_bytes = largest_bytes
@@ -168,6 +226,10 @@ class PluginChannel:
     async def close(self) -> None:
         """Close the connection, which cancels streams and fails the calls that are under way."""
         self._is_closed = True
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """End the connection as `close`, but a call makes another one."""
         if self._connection is not None:
             self._connection.close()
             # The socket is closed in the next turn of the event loop.
@@ -186,7 +248,8 @@ class PluginChannel:
         now = asyncio.get_running_loop().time
         if self._error is not None and now() < self._retry_at:
             raise self._error
-        connection = self._connection = ClientConnection(self._socket, self._largest_bytes, self._within, self._address)
+        parts = self._largest_bytes, self._within, self._address, self._name
+        connection = self._connection = ClientConnection(self._socket, *parts)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.open()
@@ -222,7 +285,8 @@ class PluginHandler(Protocol):
     async def plugin_listed(self, resource: ResourceName, devices: DeviceList) -> None:
         """The next list is read when this returns."""
 
-    def plugin_disconnected(self, resource: ResourceName, socket: str) -> None: ...
+    def plugin_disconnected(self, resource: ResourceName, socket: str, reason: str) -> None:
+        """The stream of lists has ended, with `reason`."""
 
 
 class RefusedError(Exception):
@@ -276,8 +340,8 @@ class PluginClient:
             raise RefusedError(f"failed to get device plugin options: {error}") from None
         self._handler.plugin_connected(self, options)
 
-    async def run(self) -> None:
-        """Pass on the plugin's lists until the stream ends, for whatever reason, which is logged."""
+    async def run(self) -> str:
+        """Pass on the plugin's lists until the stream ends, for whatever reason, which is logged and returned."""
         reason = "EOF"
         try:
             await self._pass_on()
@@ -286,11 +350,17 @@ class PluginClient:
         except RpcError as error:
             reason = str(error)
         _log.error("ListAndWatch ended unexpectedly for device plugin %s: %s", self.resource, reason)
+        return reason
 
     async def _pass_on(self) -> None:
         async with aclosing(self._channel.listen(f"{_SERVICE}/ListAndWatch", Empty())) as messages:
             async for message in messages:
-                await self._handler.plugin_listed(self.resource, read_list(message, self._version))
+                if len(message) < _LARGE_LIST_BYTES:
+                    devices = read_list(message, self._version)
+                else:
+                    # A million devices take a second, in which others are to be served.
+                    devices = await asyncio.to_thread(read_list, message, self._version)
+                await self._handler.plugin_listed(self.resource, devices)
 
     async def call(self, method: str, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M:
         """Ask the plugin; raises what `PluginChannel.call` raises."""
@@ -307,7 +377,7 @@ def read_list(content: bytes, version: Version) -> DeviceList:
     Raises:
         UnreadableMessageError: it is none.
     """
-    return read_devices(content, lambda message: read_message(ListAndWatchResponse, message, version))
+    return read_devices(content, lambda message: read_message(ListAndWatchResponse, message, version, None))
 
 
 class _Connection(Protocol):

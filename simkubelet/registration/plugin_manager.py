@@ -28,13 +28,23 @@ from ..apis.inotify import Inotify, Mask, PathEvent
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.version import Version
-from .plugin_registration import PluginTypeHandler, RegisteredPlugin, RegistrationAttempt, RegistrationFailedError
+from .plugin_registration import (
+    NameOnNode,
+    PluginTypeHandler,
+    RegisteredPlugin,
+    RegistrationAttempt,
+    RegistrationFailedError,
+)
 
 __all__ = ["PluginManager", "PluginWatcher"]
 
 _PERIOD_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 122.0
+_MOST_ATTEMPTS: Final = 1000
+"""At a time; a kubelet has no bound."""
+_MOST_PAUSES: Final = 1000
+"""That are kept of sockets that are gone; a kubelet keeps all, so that a new socket of that name waits longer."""
 _NAMES: Final = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR
 
 _ATTEMPT: Final = Door("registration of a plugin", RegistrationFailedError)
@@ -66,6 +76,7 @@ class PluginManager:
         clock: the node's time: the second between comparisons and the pauses.
         tasks: owns the loop and the attempts.
         on_found: called with each socket that is there or appears, relative to the folder.
+        name_on_node: what calls say that their server is.
     """
 
     def __init__(
@@ -77,7 +88,9 @@ class PluginManager:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         on_found: Callable[[Path], None],
+        name_on_node: NameOnNode = str,
     ) -> None:
+        self._name_on_node = name_on_node
         self._handlers = handlers
         self._version = version
         self._clock = clock
@@ -167,7 +180,8 @@ class PluginManager:
 
     def _may_try(self, socket: Path) -> bool:
         pause = self._pauses.get(socket)
-        return socket not in self._attempts and (pause is None or pause.is_over(self._clock.now()))
+        has_room = socket not in self._attempts and len(self._attempts) < _MOST_ATTEMPTS
+        return has_room and (pause is None or pause.is_over(self._clock.now()))
 
     def _try(self, socket: Path, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._attempts[socket] = self._group.create_task(self._attempt(socket, attempt))
@@ -190,6 +204,11 @@ class PluginManager:
     def _pause(self, socket: Path) -> None:
         now, last = self._clock.now(), self._pauses.get(socket)
         self._pauses[socket] = _Pause(now, _FIRST_PAUSE_S) if last is None else last.next(now)
+        if len(self._pauses) > len(self._desired) + _MOST_PAUSES:
+            kept = (
+                (one, pause) for one, pause in self._pauses.items() if one in self._desired or not pause.is_over(now)
+            )
+            self._pauses = dict(kept)
 
     async def _register(self, socket: Path, generation: int) -> None:
         attempt = RegistrationAttempt(
@@ -199,6 +218,7 @@ class PluginManager:
             books=self,
             version=self._version,
             within=self._within,
+            name_on_node=self._name_on_node,
         )
         await attempt.run()
 
@@ -300,8 +320,8 @@ class PluginWatcher:
     def _take(self, event: PathEvent) -> None:
         mask, path = event
         if path is None:
-            return
-        if mask & Mask.DELETE:
+            _log.error("FsWatcher received error: fsnotify: queue or buffer overflow")
+        elif mask & Mask.DELETE:
             self._on_deleted(path)
         elif mask & (Mask.CREATE | Mask.MOVED_TO) and not path.name.startswith("."):
             try:

@@ -8,7 +8,7 @@ devicemanager/plugin/v1beta1/handler.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,11 +16,12 @@ from typing import Final, Protocol
 from ..apis.grpcwire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
 from ..model.version import Difference, Version
-from .plugin_client import PluginChannel
+from .plugin_client import Locate, PluginChannel, as_it_is, path_authority
 from .registration import RegistrationServer
 
 __all__ = [
     "DevicePluginHandler",
+    "NameOnNode",
     "PluginTypeHandler",
     "RegisteredPlugin",
     "RegistrationAttempt",
@@ -77,6 +78,10 @@ class RegistrationFailedError(Exception):
     """The plugin could not be registered; the message is the kubelet's log."""
 
 
+NameOnNode = Callable[[Path], str]
+"""Path of a socket on this host -> its path on the node."""
+
+
 class Books(Protocol):
     """Where a plugin is entered between its validation and its registration."""
 
@@ -95,6 +100,7 @@ class RegistrationAttempt:
         books: get the plugin as soon as it is valid, so that its socket's end is its end from then on.
         version: the minor it behaves as.
         within: the node's folder; nothing outside is reached.
+        name_on_node: path of a socket on this host -> its path on the node.
     """
 
     def __init__(
@@ -106,9 +112,11 @@ class RegistrationAttempt:
         books: Books,
         version: Version,
         within: Path,
+        name_on_node: NameOnNode,
     ) -> None:
         self._socket = socket
         self._within = within
+        self._authority = path_authority(name_on_node(socket), version)
         self._generation = generation
         self._handlers = handlers
         self._books = books
@@ -120,7 +128,7 @@ class RegistrationAttempt:
         Raises:
             RegistrationFailedError: it was not registered, or could not be notified.
         """
-        channel = PluginChannel(self._socket, self._version, within=self._within)
+        channel = PluginChannel(self._socket, self._version, within=self._within, authority=self._authority)
         try:
             await self._dial(channel)
             info = await self._get_info(channel)
@@ -197,16 +205,22 @@ class RegistrationAttempt:
 
 
 class DevicePluginHandler:
-    """Device plugins found by the plugin watcher, as clients of one registration server."""
+    """Device plugins found by the plugin watcher, as clients of one registration server.
 
-    def __init__(self, registration: RegistrationServer) -> None:
+    Args:
+        registration: connects to them.
+        locate: where an endpoint that a plugin names is on this host.
+    """
+
+    def __init__(self, registration: RegistrationServer, locate: Locate = as_it_is) -> None:
         self._registration = registration
+        self._locate = locate
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
         return self._registration.validate_plugin(name, endpoint, versions)
 
     async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
-        return await self._registration.register_plugin(name, endpoint)
+        return await self._registration.register_plugin(name, self._locate(endpoint))
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        await self._registration.deregister_plugin(name, endpoint)
+        await self._registration.deregister_plugin(name, self._locate(endpoint))

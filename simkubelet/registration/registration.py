@@ -1,7 +1,7 @@
 """The kubelet's side of a plugin's life: Register, the ListAndWatch stream, the end of it.
 
 One `RegistrationServer` serves ``kubelet.sock`` for one kubelet instance. It keeps the kubelet's races: a Register that
-fails removes whatever connection it means by the same name, and so does the end of a stream, see `plugin_clients`.
+fails removes the current connection of that resource, and so does the end of a stream, see `plugin_clients`.
 
 Source: devicemanager/plugin/v1beta1/server.go, handler.go (kubernetes v1.34.4, v1.35.4, v1.37.0).
 """
@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 _CONNECTION: Final = Door("connection to a device plugin", RefusedError)
 _STREAM: Final = Door("stream of a device plugin")
+_MOST_CONNECTIONS: Final = 1000
+"""To plugins, with those that are being made. A kubelet has no bound but that of open files."""
 _REGISTER: Final = "/v1beta1.Registration/Register"
 _FAILED: Final = "device plugin registration gRPC server failed and no device plugins can register"
 
@@ -194,7 +196,7 @@ class RegistrationServer:
 
         Args:
             name: the resource.
-            endpoint: path of the plugin's socket as the plugin gave it; the plugin folder has no part in it.
+            endpoint: path of the plugin's socket; the plugin folder has no part in it.
         """
         refusal = await self._connected(ResourceName(name), endpoint, ends_with_caller=False)
         if refusal is not None:
@@ -221,6 +223,8 @@ class RegistrationServer:
 
         Where the kubelet is ending this never returns, until it is cancelled.
         """
+        if len(self._opened) >= _MOST_CONNECTIONS:
+            return f"failed to dial device plugin: there are {_MOST_CONNECTIONS} connections to plugins already"
         connecting = self._start(self._connect(resource, socket))
         if connecting is None:
             # A kubelet that ends says nothing: its caller loses the connection.
@@ -255,19 +259,20 @@ class RegistrationServer:
         return None
 
     async def _run(self, client: PluginClient) -> None:
+        reason = ""
         with _STREAM(f"{client.resource} {client.socket}"):
-            await client.run()
+            reason = await client.run()
         # The one that is meant now, which need not be the one whose stream ended.
         meant = self._clients.find(client.resource, client.socket)
         if meant is None:
             # Its endpoint is still called, so this connection reaches the next process that serves the socket.
             return
         # So another one than this may be closed, and this one left open for ever.
-        await self._disconnect(meant)
+        await self._disconnect(meant, reason)
 
-    async def _disconnect(self, client: PluginClient) -> None:
+    async def _disconnect(self, client: PluginClient, reason: str = "") -> None:
         self._clients.remove(client.resource, client.socket)
-        self._handler.plugin_disconnected(client.resource, client.socket)
+        self._handler.plugin_disconnected(client.resource, client.socket, reason)
         # An attempt to connect continues, as in the kubelet: its connection then no longer belongs to this resource.
         if client.is_dialled:
             await self._close(client)

@@ -199,8 +199,8 @@ class RemoteCluster(ClusterApi):
     ) -> None:
         self._events.pods.record(pod, type_, reason, message, component, container=container)
 
-    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
-        self._events.record_node_event(node, reason, message, component)
+    def record_node_event(self, node: str, type_: str, reason: str, message: str, component: str) -> None:
+        self._events.record_node_event(node, type_, reason, message, component)
 
     def forget_events(self, node: str, component: str) -> None:
         self._events.pods.recorder.forget(component, node)

@@ -57,11 +57,11 @@ class RemoteEvents:
         self.pods = PodEvents(self._objects, observe, Change())
         self._objects.subscribe("events", self._follow)
 
-    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
+    def record_node_event(self, node: str, type_: str, reason: str, message: str, component: str) -> None:
         """See `ClusterApi`."""
         # To a kubelet, its node's name is the node's uid.
         about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
-        self.pods.recorder.record(about, "Normal", reason, message, component, host=node)
+        self.pods.recorder.record(about, type_, reason, message, component, host=node)
 
     async def until_sent(self) -> None:
         """Return when the server has all of them."""

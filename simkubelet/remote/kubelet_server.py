@@ -26,8 +26,8 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from .._internal.http_listener import Connections
 from ..cluster.api.endpoints.certificates import Certificates
-from ..cluster.api.endpoints.listener import Connections
 from ..cluster.api.endpoints.request import log_options, refuse_stream
 from ..cluster.api.endpoints.streams import Lasting
 from ..cluster.api.errors import StatusError

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .._internal.doors import Door
 from ..cluster.objects.nodes import KubeletEndpoint, pod_address
 from ..cluster.objects.objects import WallTime
-from ..cluster.objects.pod_json import kubelet_status_json, read_pod, reread_pod
+from ..cluster.objects.pod_json import WrittenStatuses, kubelet_status_json, read_pod, reread_pod
 from ..cluster_api import PodWatch
 from ..model.clock import Clock
 from ..model.errors import InputError
@@ -69,6 +69,7 @@ class _Entry:
     is_shown: bool = False
     is_removed: bool = False
     in_vain: JSON | None = None
+    written: WrittenStatuses = field(default_factory=dict)
 
 
 class RemotePods:
@@ -325,7 +326,8 @@ class RemotePods:
         if not entry.address:
             others = (self._entries[uid].address for uid in self._on_node[node])
             entry.address = pod_address(entry.pod, status, self._objects.node(node), others, host)
-        return kubelet_status_json(stored, status, self._nodes[node], self._wall_time, (host, entry.address))
+        addresses = host, entry.address
+        return kubelet_status_json(stored, status, self._nodes[node], self._wall_time, addresses, entry.written)
 
     async def _create(self, key: str) -> None:
         manifest = self._new_mirrors.get(key)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
-    from .bubblewrap import check_bubblewrap
     from .container_runtime import ContainerHandle, ContainerRuntime, ContainerStartError, ExitStatus, StartFailure
     from .cri import Cri
     from .cri_call import CriCall
     from .process_container import ContainerFiles
     from .program import container_manifest, expand, program_of
+    from .translated_files import check_containers
 else:
     from .._internal import lazy
 
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".bubblewrap": ("check_bubblewrap",),
             ".container_runtime": (
                 "ContainerHandle",
                 "ContainerRuntime",
@@ -29,6 +28,7 @@ else:
             ".cri_call": ("CriCall",),
             ".process_container": ("ContainerFiles",),
             ".program": ("container_manifest", "expand", "program_of"),
+            ".translated_files": ("check_containers",),
         },
     )
 
@@ -41,7 +41,7 @@ __all__ = [
     "CriCall",
     "ExitStatus",
     "StartFailure",
-    "check_bubblewrap",
+    "check_containers",
     "container_manifest",
     "expand",
     "program_of",

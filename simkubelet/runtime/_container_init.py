@@ -12,17 +12,22 @@ of the node's folder cannot do it, the container stays root without a capability
 What is mounted is staged by the sandbox and moved to its place here, where no link leads out of the container. What is
 the node's is compared with what the simulator saw, as a plugin may have replaced it meanwhile.
 
+Where there are no namespaces a supervisor shows the container its files (`translated_files`), and nothing is mounted:
+Landlock alone, where the kernel has it, keeps the container from writing more than it was given.
+
 Arguments: descriptor of the pipe, working directory, number of variables, the variables, number of words about mounts,
 these words, the program's argv. Words: ``=`` and the path of a file system that the sandbox has made, where the sandbox
 is root's; ``+`` and the place of what is the node's, then its device, inode and where it is staged, with colons; ``-``
-and the place of what is the host's, then where it is staged; ``>`` and the place of a link, then what it says. A higher
-place comes before a deeper one.
+and the place of what is the host's, then where it is staged; ``>`` and the place of a link, then what it says; a higher
+place comes before a deeper one. Without namespaces ``~`` and the place of what can be written, or ``?`` and that of
+what can be read, then its descriptor.
 
 Source of the texts: opencontainers/runc, libcontainer/standard_init_linux.go and Go's os/exec, ``LookPath``.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import stat
@@ -40,6 +45,7 @@ _READ_ONLY = 1 | 32 | _MS_BIND
 """MS_RDONLY | MS_REMOUNT | MS_BIND."""
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 """Source: containerd v2.1.4, pkg/oci/spec.go, ``populateDefaultUnixSpec``."""
+_REPLACED = "error mounting: the source was replaced meanwhile"
 
 
 def find(program: str, path: str) -> str:
@@ -90,6 +96,8 @@ def _set_up(words: list[str]) -> None:
     for word in given:
         if word[0] == "=":
             made.append(word[1:])
+        elif word[0] in "~?":
+            _compare(word[1:] or "/", int(next(given)))
         else:
             shown.append((word[0], word[1:], next(given)))
     # The check comes first, as another user may read and write what was replaced.
@@ -116,8 +124,19 @@ def _checked(what: str) -> str:
     device, inode, staged = what.split(":", 2)
     found = os.lstat(staged)
     if (found.st_dev, found.st_ino) != (int(device), int(inode)):
-        raise OSError("error mounting: the source was replaced meanwhile")
+        raise OSError(_REPLACED)
     return staged
+
+
+def _compare(place: str, opened: int) -> None:
+    """The same check of what a supervisor shows at a place."""
+    if not os.path.samestat(os.lstat(place), os.fstat(opened)):
+        raise OSError(_REPLACED)
+
+
+def _writable(words: list[str]) -> list[str]:
+    """What a supervisor lets the container write; nothing where there is none."""
+    return [f"/proc/self/fd/{opened}" for word, opened in itertools.pairwise(words) if word[0] == "~"]
 
 
 def _stranger(made: list[str], mounts: list[str]) -> isolation.Stranger | None:
@@ -183,8 +202,6 @@ def main(arguments: list[str]) -> None:
     """Become the program that `arguments` describe; return only when that failed."""
     pipe = int(arguments[0])
     os.set_inheritable(pipe, False)
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     variables, rest = _counted(arguments[2:])
     mounts, argv = _counted(rest)
     env = dict(variable.split("=", 1) for variable in variables)
@@ -197,7 +214,12 @@ def main(arguments: list[str]) -> None:
         isolation.drop_capabilities()
         # Forgotten with a change of the user.
         isolation.end_with_parent()
-        isolation.shut_in()
+        writable = _writable(mounts)
+        if writable:
+            os.setsid()
+        isolation.shut_in(writable or ("/",))
+        os.closerange(3, pipe)
+        os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
         # Fails when nobody reads any more: the simulator ended before it could tie this sandbox to itself.
         os.write(pipe, b"ready\n")
         _enter(arguments[1])

@@ -30,6 +30,7 @@ __all__ = [
     "HostImage",
     "bubblewrap_program",
     "check_bubblewrap",
+    "file_arguments",
     "is_run_by_root",
     "placed",
     "sandbox_arguments",
@@ -253,6 +254,21 @@ def staged(number: int) -> str:
     return f"{_STAGED}/{number}"
 
 
+def file_arguments(image: HostImage, shown: Mapping[str, Bind]) -> list[str]:
+    """The arguments of ``bwrap`` for a container's files but what was asked for, for which there is room then.
+
+    Args:
+        image: The root file system.
+        shown: What was asked for, see `placed`.
+    """
+    # The container's own /tmp and /dev come first: the image's Python may be below the host's /tmp or /dev/shm.
+    arguments = ["--perms", "1777", "--tmpfs", "/tmp", "--dev", "/dev", *image.arguments()]  # noqa: S108
+    arguments += ["--proc", "/proc", "--ro-bind", "/sys", "/sys"]
+    for path in (f"/proc/{name}" for name in _MASKED if Path("/proc", name).exists()):
+        arguments += _nothing_at(path)
+    return arguments + image.room_arguments(list(shown), {place for place, bind in shown.items() if bind.is_link})
+
+
 def sandbox_arguments(image: HostImage, hostname: str, shown: Mapping[str, Bind]) -> list[str]:
     """All arguments of ``bwrap`` but those for descriptors, the network and the program.
 
@@ -261,13 +277,7 @@ def sandbox_arguments(image: HostImage, hostname: str, shown: Mapping[str, Bind]
         hostname: At most 63 characters, as the kubelet cuts the pod's name.
         shown: What was asked for, see `placed`.
     """
-    arguments = [*_namespaces(), "--hostname", hostname]
-    # The empty /tmp comes first: the image's Python may be below the host's.
-    arguments += ["--perms", "1777", "--tmpfs", "/tmp", *image.arguments()]  # noqa: S108 - the container's
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
-    for path in (f"/proc/{name}" for name in _MASKED if Path("/proc", name).exists()):
-        arguments += _nothing_at(path)
-    arguments += image.room_arguments(list(shown), {place for place, bind in shown.items() if bind.is_link})
+    arguments = [*_namespaces(), "--hostname", hostname, *file_arguments(image, shown)]
     for number, bind in enumerate(shown.values()):
         arguments += [] if bind.is_link else bind.arguments(staged(number))
     return arguments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -107,17 +107,17 @@ class ContainerRecords:
 
     def containers(self, pod_uid: PodUID) -> Mapping[str, ContainerRecord]:
         """Container -> its last run."""
-        return {name: runs[-1] for name, runs in self._runs(pod_uid).items()}
+        return {name: runs[-1] for name, runs in self.runs(pod_uid).items()}
+
+    def runs(self, pod_uid: PodUID) -> Mapping[str, Sequence[ContainerRecord]]:
+        """Container -> its last runs, as far as they are on record, the last one at the end; a view, which follows."""
+        record = self._pods.get(pod_uid)
+        return {} if record is None else record.runs
 
     def run_of(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
         """A container's last run, None when it is not on record."""
-        runs = self._runs(pod_uid).get(container, ())
+        runs = self.runs(pod_uid).get(container, ())
         return runs[-1] if runs else None
-
-    def ended_before(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
-        """The run before a container's last one, None when it is not on record."""
-        runs = self._runs(pod_uid).get(container, ())
-        return runs[-2] if len(runs) > 1 else None
 
     def is_any_running(self, pod_uid: PodUID) -> bool:
         return any(container.is_running for container in self.containers(pod_uid).values())
@@ -285,10 +285,6 @@ class ContainerRecords:
     def _notify(self, pod_uid: PodUID) -> None:
         if self.on_change is not None:
             self.on_change(pod_uid)
-
-    def _runs(self, pod_uid: PodUID) -> Mapping[str, list[ContainerRecord]]:
-        record = self._pods.get(pod_uid)
-        return {} if record is None else record.runs
 
 
 def _never_started(run: ContainerRecord, error: ContainerStartError) -> ContainerRecord:

@@ -45,6 +45,7 @@ class ExitReason(StrEnum):
 
     COMPLETED = "Completed"
     ERROR = "Error"
+    OOM_KILLED = "OOMKilled"
     UNKNOWN = "Unknown"
     START_ERROR = "StartError"
 
@@ -73,9 +74,16 @@ class ExitStatus:
     message: str = ""
 
     @classmethod
-    def of(cls, code: int, message: str = "") -> ExitStatus:
-        """The status of a container that ended by itself or by a signal."""
-        return cls(code, ExitReason.COMPLETED if code == 0 else ExitReason.ERROR, message)
+    def of(cls, code: int, message: str = "", *, has_lost_memory: bool = False) -> ExitStatus:
+        """The status of a container that ended by itself or by a signal.
+
+        With `has_lost_memory` the kernel has ended a process of it for want of memory, whatever `code` is.
+
+        Source: internal/cri/server/events.go, ``handleEvent``, and container_status.go, ``toCRIContainerStatus``
+        (containerd v2.1.4).
+        """
+        reason = ExitReason.COMPLETED if code == 0 else ExitReason.ERROR
+        return cls(code, ExitReason.OOM_KILLED if has_lost_memory else reason, message)
 
     @classmethod
     def power_cut(cls) -> ExitStatus:
@@ -148,12 +156,12 @@ def injection_error(words: str) -> ContainerStartError:
     return refused_container(f"CDI device injection failed: {words}")
 
 
-def init_error(words: str) -> ContainerStartError:
+def init_error(words: str, about: str = "error during container init: ") -> ContainerStartError:
     """The container was created, and its first process could not become the program."""
     return ContainerStartError(
         StartFailure.RUN,
         "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
-        f"unable to start container process: error during container init: {words}: unknown",
+        f"unable to start container process: {about}{words}: unknown",
     )
 
 

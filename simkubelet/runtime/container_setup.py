@@ -2,7 +2,8 @@
 
 A path of the node is looked for below the node's root first, on the host next, and then among what plugins wrote into
 folders that the node shares with the host: what a fake machine or a story put there is the node's, the rest of a node
-is the host. No container may change the host, so what comes from there is mounted read-only. The links that hooks of
+is the host. No container may change the host, so what comes from there is mounted read-only, and sockets of its
+programs are not there. The links that hooks of
 NVIDIA's container toolkit create are made here too.
 
 Source: internal/cri/opts/spec_linux_opts.go and container_create.go (containerd v2.1.4), also for the texts and for
@@ -16,11 +17,12 @@ import os
 import posixpath
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from .._internal.file_tree import PATH_MAX
 from .._internal.sandbox import is_stand_in
 from ..apis.cdi import ContainerEdits, DeviceNode, Hook
 from ..cdi import CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
@@ -29,7 +31,7 @@ from ..node_tree import FileTree, node_tree, open_without_links
 from .bubblewrap import Bind
 from .container_runtime import init_error, injection_error, refused_container, refused_spec
 
-__all__ = ["ContainerSetup", "NodeHook", "links_of", "no_hook", "set_up"]
+__all__ = ["ContainerSetup", "NodeHook", "cdi_edits", "links_of", "no_hook", "set_up"]
 
 _COMMAND: Final = "create-symlinks"
 _OPTION: Final = "--link"
@@ -39,12 +41,19 @@ NodeHook = Callable[[Mapping[str, str]], ContainerEdits]
 On a real node that is the vendor's container toolkit, which looks at ``NVIDIA_VISIBLE_DEVICES``.
 """
 _ALL: Final = "rwm"
+_OF_PROGRAMS: Final = (Path("/run"), Path("/var/run").resolve())
+_SHOWN_OF_PATH: Final = 256
+_MOST_BINDS: Final = 1000
+"""Mounts, devices and links of a container: to look for each takes part of a millisecond, in which the node waits."""
 
 
 def links_of(hook: Hook) -> Mapping[str, str] | None:
     """Path in the container -> what the link there says; None for a hook that does anything else.
 
     The arguments are ``nvidia-cdi-hook create-symlinks --link TARGET::LINK …``, or ``nvidia-ctk hook`` and the same.
+
+    Raises:
+        ContainerStartError: the hook fails.
     """
     name, *words = hook.args or ("",)
     if posixpath.basename(name) == "nvidia-ctk":
@@ -52,8 +61,13 @@ def links_of(hook: Hook) -> Mapping[str, str] | None:
     if words[:1] != [_COMMAND]:
         return None
     given = [word for option, word in zip(words[1::2], words[2::2], strict=False) if option == _OPTION]
-    pairs = (word.split("::") for word in given)
-    return {link: target for target, link in pairs}
+    links = {}
+    for word in given:
+        target, separator, link = word.partition("::")
+        if not separator or "::" in link:
+            raise init_error(f"error running {hook.hook_name} hook: invalid symlink specification {word}")
+        links[link] = target
+    return links
 
 
 def no_hook(_env: Mapping[str, str]) -> ContainerEdits:
@@ -76,6 +90,7 @@ class ContainerSetup:
     env: dict[str, str]
     binds: dict[str, Bind] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)
+    _asked: int = field(default=0, init=False)
 
     def mount(self, host_path: str, container_path: str, *, is_read_only: bool) -> None:
         """Mount a file or folder of the node; one that is not there is made, a folder, as containerd does."""
@@ -111,12 +126,17 @@ class ContainerSetup:
 
     def apply(self, edits: ContainerEdits, logs: Path) -> None:
         """Apply container edits; each replaces what has the same name or place. `logs` takes stand-ins for devices."""
+        _refuse_many(edits.device_nodes, edits.mounts, edits.hooks, edits.additional_gids)
         for variable in edits.env:
             name, _, self.env[name] = variable.partition("=")
         for node in edits.device_nodes:
             self._cdi_device(node, logs)
         for mount in edits.mounts:
             if self._on_host(mount.host_path) is None:
+                if _is_of_programs(_absolute(mount.host_path)):
+                    where = f"mount {mount.container_path}: {mount.host_path}"
+                    self.limits.append(f"{where} is the host's, with sockets of its programs, so it is left out")
+                    continue
                 where = f'error mounting "{mount.host_path}" to rootfs at "{mount.container_path}"'
                 raise init_error(f"{where}: stat {mount.host_path}: no such file or directory")
             self.mount(mount.host_path, mount.container_path, is_read_only="ro" in mount.options)
@@ -148,19 +168,23 @@ class ContainerSetup:
             self.limits.append(f"hook {hook.hook_name} {hook.path}: no OCI runtime, so it did not run")
             return
         for link, target in links.items():
-            place = str(_absolute(link))
-            self.binds[place] = Bind(target, place, is_link=True)
+            self._show(Bind(target, str(_absolute(link)), is_link=True))
 
     def _bind(self, source: Path, target: str, *, is_read_only: bool, is_device: bool = False) -> None:
-        place = str(_absolute(target))
-        self.binds[place] = Bind(str(source), place, is_read_only, is_device)
+        self._show(Bind(str(source), str(_absolute(target)), is_read_only, is_device))
+
+    def _show(self, bind: Bind) -> None:
+        self._asked += 1
+        _refuse_many(range(self._asked))
+        self.binds[bind.target] = bind
 
     def _on_host(self, path: str) -> Path | None:
         """Where a path of the node is on this host, without links."""
         absolute = _absolute(path)
         for tree in (self._tree, None, FileTree(self.folder, "view")):
             if tree is None:
-                if os.path.exists(absolute):  # noqa: PTH110  # False where it cannot be seen
+                # False where it cannot be seen.
+                if os.path.exists(absolute) and not _is_of_programs(absolute):  # noqa: PTH110
                     return absolute.resolve()
                 continue
             try:
@@ -178,8 +202,25 @@ class ContainerSetup:
         return not source.is_relative_to(self.folder.resolve())
 
 
+def _refuse_many(*asked: Collection[object]) -> None:
+    if sum(map(len, asked)) > _MOST_BINDS:
+        raise refused_container(f"more than {_MOST_BINDS:,} mounts, devices and links; give the container fewer")
+
+
+def _is_of_programs(path: Path) -> bool:
+    """Whether a path of the host is a socket, or holds those of its programs, or is of one of its processes.
+
+    A mount that is read-only lets a container connect, and who answers does what it is asked with rights of its own.
+    ``/proc/self`` would be the simulator, whose environment a container of the same user may read.
+    """
+    real = path.resolve()
+    if real.is_relative_to("/proc") and "".join(real.parts[2:3]).isdecimal():
+        return True
+    return real.is_socket() or any(real.is_relative_to(place) or place.is_relative_to(real) for place in _OF_PROGRAMS)
+
+
 def set_up(
-    folder: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path
+    folder: Path, env: Mapping[str, str], options: DeviceRunOptions, edits: ContainerEdits, hook: NodeHook, logs: Path
 ) -> ContainerSetup:
     """Describe a container of a node.
 
@@ -187,31 +228,39 @@ def set_up(
         folder: The node's folder, with ``root`` and ``view``.
         env: The environment, that of the pod and the plugins together.
         options: What the plugins asked for.
+        edits: Those of the CDI devices among that.
         hook: What the node adds.
         logs: The container's own folder.
 
     Raises:
         ContainerStartError: something that was asked for is not there.
     """
+    _refuse_many(options.mounts, options.devices)
     setup = ContainerSetup(folder, dict(env))
     for mount in options.mounts:
         setup.mount(mount.host_path, mount.container_path, is_read_only=mount.read_only)
     for device in options.devices:
         setup.device(device.host_path, device.container_path, device.permissions)
-    setup.apply(_cdi_edits(node_tree(folder), options), logs)
+    setup.apply(edits, logs)
     setup.apply(hook(setup.env), logs)
     return setup
 
 
-def _cdi_edits(tree: FileTree, options: DeviceRunOptions) -> ContainerEdits:
-    """The edits of the CDI devices that a plugin named, in its answer's own field and then in annotations."""
+def cdi_edits(folder: Path, options: DeviceRunOptions) -> ContainerEdits:
+    """The edits of the CDI devices that a plugin named, in its answer's own field and then in annotations.
+
+    Takes a second where there are megabytes of specifications.
+
+    Raises:
+        ContainerStartError: a name is none, or no specification of the node has it.
+    """
     try:
         devices = dict.fromkeys((*options.cdi_devices, *devices_in_annotations(options.annotations)))
     except CdiNameError as error:
         raise refused_container(f"failed to parse CDI device annotations: {error}") from None
     if not devices:
         return ContainerEdits()
-    registry = CdiRegistry.load(tree)
+    registry = CdiRegistry.load(node_tree(folder))
     try:
         return registry.edits(tuple(devices))
     except UnresolvableDevicesError as error:
@@ -222,5 +271,11 @@ def _cdi_edits(tree: FileTree, options: DeviceRunOptions) -> ContainerEdits:
 
 
 def _absolute(path: str) -> Path:
-    """A path as seen from the root, so that no ``..`` leads out of a folder that stands for it."""
+    """A path as seen from the root, so that no ``..`` leads out of a folder that stands for it.
+
+    Raises:
+        ContainerStartError: it has so many names that to look at them takes a second.
+    """
+    if len(path) > PATH_MAX:
+        raise refused_spec(f"{path[:_SHOWN_OF_PATH]}...: file name too long")
     return Path(os.path.normpath(f"/{path.lstrip('/')}"))

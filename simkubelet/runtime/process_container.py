@@ -6,20 +6,22 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .._internal.bounds import BoundProgram
 from .._internal.change import first_done
-from .._internal.file_tree import folder_without_links, open_without_links
+from .._internal.file_tree import folder_without_links, open_without_links, remove_folder
 from .._internal.piped_log import PipedLog
 from ..model.clock import Clock
-from ..model.pod import Container, Pod
+from ..model.pod import Container, Pod, PodUID
 from .container_runtime import ContainerStartError, ExitStatus, StartFailure
 from .program import Program
+from .translated_files import TranslatedFiles
 
-__all__ = ["ContainerFiles", "ProcessContainer", "container_log", "tail"]
+__all__ = ["ContainerFiles", "ProcessContainer", "container_log", "remove_logs", "tail"]
 
 _MESSAGE_MAX_BYTES: Final = 4096
 _LOG_MESSAGE_MAX_BYTES: Final = 2048
@@ -60,6 +62,18 @@ def container_log(folder: Path, pod: str, container: str, attempt: int) -> Path:
     return folder / pod / container / f"{attempt}.log"
 
 
+def remove_logs(folder: Path, kept: Collection[PodUID]) -> None:
+    """Remove what containers of all other pods have left, below a folder for all.
+
+    Source: kuberuntime/kuberuntime_gc.go, ``evictPodLogsDirectories`` (kubernetes v1.34.4).
+    """
+    with contextlib.suppress(OSError), folder_without_links(folder) as here:
+        for name in os.listdir(here):  # noqa: PTH208  # by its descriptor
+            if name.rpartition("_")[2] not in kept:
+                with contextlib.suppress(OSError):
+                    remove_folder(name, here)
+
+
 def _remove_before(folder: Path, attempt: int) -> None:
     """Remove what runs of a container have left before the one that ended last.
 
@@ -84,7 +98,9 @@ class ProcessContainer:
         output: PipedLog,
         limits: Sequence[str],
         clock: Clock,
+        bound: BoundProgram,
         network: object = None,
+        root: TranslatedFiles | None = None,
     ) -> None:
         self.log = files.log
         self.limits = tuple(limits)
@@ -94,8 +110,10 @@ class ProcessContainer:
         self._files = files
         self._output = output
         self._clock = clock
+        self._bound = bound
         # Of the pod; it is there as long as who has it.
         self._network = network
+        self._root = root
         self._is_cut = False
 
     @property
@@ -106,9 +124,13 @@ class ProcessContainer:
         """Wait until the container has ended and no process of it is left."""
         status = await self._process.wait()
         await self._output.close()
+        await self._bound.ended()
+        if self._root:
+            await asyncio.to_thread(self._root.remove)
         if self._is_cut:
             return ExitStatus.power_cut()
-        return ExitStatus.of(status if status >= 0 else 128 - status, self._message(status))
+        code = status if status >= 0 else 128 - status
+        return ExitStatus.of(code, self._message(status), has_lost_memory=self._bound.has_lost_memory())
 
     async def stop(self, grace_s: float) -> ExitStatus:
         """Send SIGTERM to the program, SIGKILL to all after `grace_s` seconds of the clock, and wait for the end.
@@ -117,22 +139,28 @@ class ProcessContainer:
         is given some real seconds too, as it ends in real time even where the node's time leaps.
         """
         if grace_s > 0:
-            real_s = min(grace_s, _REAL_GRACE_S) if self._handles(signal.SIGTERM) else 0.0
-            self._signal(signal.SIGTERM)
+            real_s = 0.0
+            if self._handles(signal.SIGTERM):
+                real_s = min(grace_s, _REAL_GRACE_S)
+                self._signal(signal.SIGTERM)
             grace = asyncio.gather(self._clock.sleep(grace_s), asyncio.sleep(real_s))
             await first_done(self._process.wait(), grace)
         self._signal(signal.SIGKILL)
         return await self.wait()
 
     async def cut(self) -> None:
-        """End it as a power cut does."""
+        """End it as a power cut does, and return when nothing is left of it."""
         if self.is_running:
             self._is_cut = True
             self._signal(signal.SIGKILL)
-            await self.wait()
+        await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal process 1 of the container; with SIGKILL the kernel ends the others too."""
+        """Signal process 1 of the container; where it ends, the kernel or its supervisor ends the others too."""
+        if self._init_pid == self._process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            return
         try:
             handle = os.pidfd_open(self._init_pid)
         except ProcessLookupError:

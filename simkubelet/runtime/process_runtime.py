@@ -1,5 +1,7 @@
 """Containers that really run, each in a sandbox of its own (`bubblewrap`).
 
+Where no namespaces can be made for them they have files of their own and nothing else (`translated_files`).
+
 The image of every container is the host, read-only. Output goes through a pipe to a file per container and attempt, as
 it was written, without the runtime's time stamps; `PipedLog` rotates it as a kubelet does. A container dies with the
 simulator, however that ends. One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process
@@ -30,28 +32,31 @@ from typing import BinaryIO, Final
 from weakref import WeakValueDictionary
 
 from .._internal import isolation
+from .._internal.bounds import BoundProgram, Bounds
+from .._internal.cgroups import memory_of_machine
 from .._internal.file_tree import found_without_links
-from .._internal.open_files import with_first_limit
 from .._internal.piped_log import PipedLog
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod, PodUID
+from ..model.quality_of_service import MEMORY, oom_score_adj
 from ..node_tree import node_tree
 from .bubblewrap import (
     Bind,
     HostImage,
     bubblewrap_program,
-    check_bubblewrap,
+    file_arguments,
     is_run_by_root,
     placed,
     sandbox_arguments,
     staged,
 )
 from .container_runtime import init_error, refused_spec
-from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
+from .container_setup import ContainerSetup, NodeHook, cdi_edits, no_hook, set_up
 from .process_container import ContainerFiles, ProcessContainer, tail
 from .program import Program, program_of
+from .translated_files import TranslatedFiles, check_containers, container_supervisor
 
 __all__ = ["ProcessRuntime"]
 
@@ -66,6 +71,8 @@ _INIT: Final = "\n".join(
 )
 _READY: Final = b"ready\n"
 _HOSTNAME_MAX: Final = 63
+_Start = tuple[list[str], list[str], tuple[int, ...]]
+"""The argv before that of the container's first program, its words about mounts, and descriptors for both."""
 
 
 class ProcessRuntime:
@@ -77,10 +84,17 @@ class ProcessRuntime:
         clock: What the grace of `ProcessContainer.stop` is counted in.
         hook: What the node adds to each container by itself.
         image: The root file system of the containers.
+        memory_bytes: What the node says that it has.
     """
 
     def __init__(
-        self, folder: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
+        self,
+        folder: Path,
+        logs: Path,
+        clock: Clock,
+        hook: NodeHook = no_hook,
+        image: HostImage | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         # Resolved now, as nobody else has written there yet: what is a link later is not followed.
         self._folder = folder.resolve()
@@ -88,6 +102,7 @@ class ProcessRuntime:
         self._clock = clock
         self._hook = hook
         self._image = image or HostImage.of_this_host()
+        self._memory_bytes = memory_bytes or memory_of_machine()
         self._containers: list[ProcessContainer] = []
         self._networks: WeakValueDictionary[PodUID, PodNetwork] = WeakValueDictionary()
 
@@ -100,78 +115,131 @@ class ProcessRuntime:
             raise refused_spec("no command specified")
         files = ContainerFiles.create(self._logs, pod, container, attempt)
         env = {"PATH": self._image.search_path, "HOSTNAME": _hostname(pod), **program.env}
-        setup = set_up(self._folder, env, options, self._hook, files.log.parent)
+        edits = await asyncio.to_thread(cdi_edits, self._folder, options)
+        setup = set_up(self._folder, env, options, edits, self._hook, files.log.parent)
         for limit in setup.limits:
             _LOG.warning("pod %s: container %s: %s", pod.key, container.name, limit)
         setup.env.setdefault("HOME", "/root")
-        launch = asyncio.ensure_future(self._launch(pod, program, setup, files))
+        launch = asyncio.ensure_future(self._launch(pod, self._bounds(pod, container), program, setup, files))
         try:
-            return await asyncio.shield(launch)
+            await asyncio.wait([launch])
         except asyncio.CancelledError:
             await asyncio.wait([launch])
             if launch.exception() is None:
                 await launch.result().stop(0)
             raise
+        return launch.result()
 
     async def reboot(self) -> None:
         """End all containers at once."""
         running, self._containers = self._containers, []
         await asyncio.gather(*(container.cut() for container in running))
 
+    def _bounds(self, pod: Pod, container: Container) -> Bounds:
+        score = oom_score_adj(pod, container, self._memory_bytes)
+        memory_bytes = container.limits.get(MEMORY) or None
+        return Bounds(self._folder, memory_bytes, oom_score_adj=score, is_data_limited=True)
+
     async def _launch(
-        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
+        self, pod: Pod, bounds: Bounds, program: Program, setup: ContainerSetup, files: ContainerFiles
     ) -> ProcessContainer:
+        bound = BoundProgram(bounds)
+        try:
+            return await self._launch_bound(bound, pod, program, setup, files)
+        except BaseException:
+            bound.end()
+            raise
+
+    async def _launch_bound(
+        self, bound: BoundProgram, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
+    ) -> ProcessContainer:
+        supervisor = await asyncio.to_thread(container_supervisor)
         network = self._networks.get(pod.uid)
         output = PipedLog.open(files.log)
+        root = None
         try:
-            process, init_pid, said = await self._spawn(pod, program, setup, files, output.pipe, network)
+            root = TranslatedFiles(self._folder, supervisor) if supervisor else None
+            process, init_pid, said = await self._spawn(bound, pod, program, setup, files, output.pipe, network, root)
             output.pipe.close()
-            if said != _READY:
-                await process.wait()
+            if said == _READY:
+                if root is None and network is None and not pod.spec.get("hostNetwork"):
+                    network = self._kept_network(pod, init_pid)
+                container = ProcessContainer(
+                    process, init_pid, program, files, output, setup.limits, self._clock, bound, network, root
+                )
+                self._containers = [*(other for other in self._containers if other.is_running), container]
+                return container
+            await process.wait()
         except BaseException:
             await output.close()
+            if root:
+                root.remove()
             raise
-        if said == _READY:
-            if network is None and not pod.spec.get("hostNetwork") and (network := PodNetwork.of(init_pid)):
-                self._networks[pod.uid] = network
-            container = ProcessContainer(process, init_pid, program, files, output, setup.limits, self._clock, network)
-            self._containers = [*(other for other in self._containers if other.is_running), container]
-            return container
         await output.close()
+        if root:
+            root.remove()
+        if bound.has_lost_memory():
+            raise init_error("container init was OOM-killed (memory limit too low?)", about="")
         if said.startswith(_READY):
             raise init_error(said.removeprefix(_READY).decode(errors="replace"))
-        await asyncio.to_thread(check_bubblewrap)
+        await asyncio.to_thread(check_containers)
         raise init_error(tail(files.log).strip().removeprefix("bwrap: "))
 
     async def _spawn(
         self,
+        bound: BoundProgram,
         pod: Pod,
         program: Program,
         setup: ContainerSetup,
         files: ContainerFiles,
         output: BinaryIO,
         network: PodNetwork | None,
+        root: TranslatedFiles | None,
     ) -> tuple[asyncio.subprocess.Process, int, bytes]:
         """Start the sandbox: its process, the id of its process 1, and what the container's first program said."""
         own_files = [Bind(str(files.message), program.termination_message_path), *self._own_sys()]
         shown = placed(self._image, [*own_files, *setup.binds.values()])
-        arguments = self._arguments(pod, shown, network)
+        if any("\0" in f"{place}{bind.source}" for place, bind in shown.items()):
+            raise refused_spec("a path has a NUL character in it")
         inside = [f"{name}={value}" for name, value in setup.env.items()]
-        handles = () if network is None else network.handles
         with ExitStack() as held:
-            mounts = [*self._made(arguments), *self._mounts(shown, held)]
-            if any("\0" in word for word in (*arguments, *mounts)):
-                raise refused_spec("a path has a NUL character in it")
             async with _Pipe() as info, _Pipe() as status:
-                with _options_file(arguments) as options:
-                    argv = [*network.entering()] if network else []
-                    argv += [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end)]
-                    argv += ["--", self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end)]
-                    argv += [program.working_dir, str(len(inside)), *inside, str(len(mounts)), *mounts, *program.argv]
-                    process = await _run(argv, output, (options.fileno(), info.write_end, status.write_end, *handles))
+                if root:
+                    argv, mounts, handles = await asyncio.to_thread(self._translated, root, shown, held)
+                else:
+                    argv, mounts, handles = self._separated(pod, shown, network, info.write_end, held)
+                argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end)]
+                argv += [program.working_dir, str(len(inside)), *inside, str(len(mounts)), *mounts, *program.argv]
+                process = await _run(bound.argv(argv), output, (*handles, status.write_end))
                 answer = await info.read()
                 said = await status.read()
-        return process, json.loads(answer)["child-pid"] if answer else 0, said
+        return process, json.loads(answer)["child-pid"] if answer else process.pid, said
+
+    def _separated(
+        self, pod: Pod, shown: Mapping[str, Bind], network: PodNetwork | None, info: int, held: ExitStack
+    ) -> _Start:
+        """How a program begins in a sandbox of bubblewrap, which says the id of its process 1 to the pipe `info`."""
+        arguments = self._arguments(pod, shown, network)
+        options = held.enter_context(_options_file(arguments)).fileno()
+        argv = [*network.entering()] if network else []
+        argv += [bubblewrap_program(), "--args", str(options), "--info-fd", str(info), "--"]
+        mounts = [*self._made(arguments), *self._mounts(shown, held)]
+        return argv, mounts, (options, info, *(network.handles if network else ()))
+
+    def _translated(self, root: TranslatedFiles, shown: Mapping[str, Bind], held: ExitStack) -> _Start:
+        """The same under a supervisor."""
+        root.add(file_arguments(self._image, shown))
+        root.show(shown, (self._folder, self._logs))
+        table = root.table()
+        held.callback(os.close, table)
+        held.callback(root.close)
+        return [*root.argv(table)], root.words(), (table, *root.descriptors)
+
+    def _kept_network(self, pod: Pod, init_pid: int) -> PodNetwork | None:
+        network = PodNetwork.of(init_pid)
+        if network:
+            self._networks[pod.uid] = network
+        return network
 
     def _own_sys(self) -> Iterator[Bind]:
         with contextlib.suppress(OSError):
@@ -281,7 +349,7 @@ def _options_file(arguments: Sequence[str]) -> BinaryIO:
 async def _run(argv: Sequence[str], output: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *with_first_limit(argv),
+            *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -293,5 +361,5 @@ async def _run(argv: Sequence[str], output: BinaryIO, descriptors: Sequence[int]
     except OSError as error:
         if error.errno == errno.E2BIG:
             raise init_error(f"exec {argv[0]}: argument list too long") from None
-        await asyncio.to_thread(check_bubblewrap)
+        await asyncio.to_thread(check_containers)
         raise HostError(f"cannot start a process for a container: {error.strerror}") from None

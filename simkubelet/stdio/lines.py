@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from .request import LONGEST_LINE
 from .session import CommandTable, N, Session
 
-__all__ = ["serve_lines"]
+__all__ = ["LineReader", "serve_lines"]
 
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -42,33 +44,36 @@ async def serve_lines(make_node: Callable[[asyncio.TaskGroup], N], commands: Com
 
 
 async def _answer_all(session: Session[N]) -> None:
-    with _LineReader(sys.stdin.fileno()) as lines:
+    with LineReader(sys.stdin.fileno()) as lines:
         while (line := await lines.next()) is not None:
             if line.strip():
-                _write_line(sys.stdout.fileno(), await session.answer(line))
+                await _write_line(sys.stdout.fileno(), await session.answer(line))
 
 
-class _LineReader:
+class LineReader:
     """Reads lines as they come from a pipe, a socket, a terminal or a file; the loop stays free meanwhile.
+
+    It reads on when the lines that it has are taken, so who writes faster than lines are answered waits. Of a line that
+    is longer than `longest` only the beginning is kept, one byte more than that.
 
     Use as a context manager inside a running loop.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, longest: int = LONGEST_LINE) -> None:
         self._descriptor = descriptor
+        self._longest = longest
         self._lines: deque[bytes] = deque()
         self._unfinished = bytearray()
         self._is_at_end = False
-        self._is_watched = False
+        self._is_file = False
         self._arrived = asyncio.Event()
 
-    def __enter__(self) -> _LineReader:
+    def __enter__(self) -> LineReader:
         try:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
-            self._is_watched = True
         except PermissionError:
             # A regular file cannot be watched, and never makes its reader wait.
-            self._arrived.set()
+            self._is_file = True
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -79,36 +84,51 @@ class _LineReader:
         while not self._lines:
             if self._is_at_end:
                 return None
-            if not self._is_watched:
+            if self._is_file:
                 self._read()
                 continue
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
             self._arrived.clear()
             await self._arrived.wait()
         return self._lines.popleft()
 
     def _read(self) -> None:
         chunk = os.read(self._descriptor, _CHUNK_BYTES)
-        self._arrived.set()
         if not chunk:
             self._is_at_end = True
-            self._unwatch()
             if self._unfinished:
                 self._lines.append(bytes(self._unfinished))
-            return
-        first, *more = chunk.split(b"\n")
-        self._unfinished += first
-        for part in more:
-            self._lines.append(bytes(self._unfinished))
-            self._unfinished = bytearray(part)
+        else:
+            first, *more = chunk.split(b"\n")
+            self._unfinished += first
+            for part in more:
+                self._lines.append(bytes(self._unfinished))
+                self._unfinished = bytearray(part)
+            del self._unfinished[self._longest + 1 :]
+        if self._is_at_end or self._lines:
+            self._unwatch()
+            self._arrived.set()
 
     def _unwatch(self) -> None:
-        if self._is_watched:
+        if not self._is_file:
             asyncio.get_running_loop().remove_reader(self._descriptor)
-            self._is_watched = False
 
 
-def _write_line(descriptor: int, line: bytes) -> None:
-    """Write a line whole; waits while the other side does not read."""
+async def _write_line(descriptor: int, line: bytes) -> None:
+    """Write a line whole; the loop stays free while the other side does not read."""
     left = memoryview(line + b"\n")
     while left:
-        left = left[os.write(descriptor, left) :]
+        await _until_writable(descriptor)
+        # So many bytes do not block what can be written to.
+        left = left[os.write(descriptor, left[: select.PIPE_BUF]) :]
+
+
+async def _until_writable(descriptor: int) -> None:
+    if select.select([], [descriptor], [], 0)[1]:
+        return
+    loop, writable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(descriptor, writable.set)
+    try:
+        await writable.wait()
+    finally:
+        loop.remove_writer(descriptor)

@@ -74,10 +74,11 @@ class Node:
         Raises:
             HostError: the socket cannot be made.
         """
-        settings = self.settings
+        settings, config = self.settings, self.config()
         manager = ContainerManager(
             self.folder,
-            self.config(),
+            await self.folder.load(config.version),
+            config,
             clock=self.clock,
             tasks=self._tasks,
             active_pods=self.pods.active,

@@ -8,10 +8,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from ..apis.documents import load_json
 
-__all__ = ["Fields", "RequestError", "parse"]
+__all__ = ["LONGEST_LINE", "Fields", "RequestError", "parse"]
 
 T = TypeVar("T")
 
+LONGEST_LINE: Final = 16 << 20
+"""Bytes of a line; an object of a cluster has at most 1.5 MiB, and its texts may be written as escapes."""
 _MISSING: Final = object()
 _LARGEST: Final = 2**63 - 1
 _NUMA_NODES: Final = range(64)
@@ -116,8 +118,10 @@ def parse(line: bytes) -> dict[str, Any]:
     """The object that a line holds.
 
     Raises:
-        RequestError: it is not a JSON object.
+        RequestError: it is not a JSON object, or too long.
     """
+    if len(line) > LONGEST_LINE:
+        raise RequestError(f"the line is too long; write at most {LONGEST_LINE} bytes")
     try:
         values = load_json(line, parse_constant=_no_number)
         if b"\\u" in line:

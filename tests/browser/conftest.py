@@ -29,6 +29,7 @@ from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.trace.events import ExpectationFailed, ExpectationMet, FaultInjected, PluginStarted, StepStarted
 from scenarios.trace.trace import Broadcast, Entry, Event
 from scenarios.up.buttons import live_page
+from scenarios.up.cards import Shown
 from scenarios.up.web import LivePage
 from simkubelet.model.errors import InputError
 from simkubelet.model.events import (
@@ -56,16 +57,16 @@ def entries(*timed: tuple[float, float, Event]) -> tuple[Entry, ...]:
 def recording(last: Event) -> tuple[Entry, ...]:
     return entries(
         (0, 0.1, KubeletStarted("node-1", "v1.34.4")),
-        (0, 0.1, StepStarted(0, "expect node node-1")),
+        (0, 0.1, StepStarted(1, "expect node node-1")),
         (0, 0.2, PluginStarted("mine", "node-1", 1)),
         (0, 0.5, PluginRegistered("node-1", GPU, "mine.sock")),
         (0, 0.5, DevicesListed("node-1", GPU, IDS, ())),
         (10, 0.6, NodeStatusUpdated("node-1", {GPU: 4}, {GPU: 4})),
-        (10, 0.6, ExpectationMet(0)),
+        (10, 0.6, ExpectationMet(1)),
         (10, 0.6, PodScheduled("trainer", "node-1")),
         (10, 0.6, DevicesAllocated("node-1", "trainer", "main", GPU, IDS[:2], {"envs": {"GPUS": "0,1"}})),
         (10, 0.7, PodStatusUpdated("trainer", "Running", "", "")),
-        (10, 0.7, StepStarted(1, "gpu-0 falls off the bus")),
+        (10, 0.7, StepStarted(2, "gpu-0 falls off the bus")),
         (10, 0.7, FaultInjected("node-1", "gpu-0", 79)),
         (310, 0.8, DevicesListed("node-1", GPU, IDS[1:], IDS[:1])),
         (310, 0.9, last),
@@ -86,12 +87,12 @@ def stories() -> list[Reported]:
     differs = replace(passed, scenario="differs", outcome=Outcome.INVALID, reason="x", difference=divergence.lines)
     skipped = replace(passed, scenario="skipped", outcome=Outcome.SKIPPED, reason="this machine has no bwrap")
     evil = replace(passed, scenario="evil", outcome=Outcome.UNKNOWN, reason=EVIL)
-    good, bad = recording(ExpectationMet(1)), recording(ExpectationFailed(1, ("capacity: expected 4; actual 3",)))
+    good, bad = recording(ExpectationMet(2)), recording(ExpectationFailed(2, ("capacity: expected 4; actual 3",)))
     return [
         Reported(failed, "A GPU fails", {"sim": bad}, ("let the plugin register again",)),
         Reported(differs, "Two worlds", {"sim": good, "kind": good[:9]}),
         Reported(skipped, "Containers as processes", {}),
-        Reported(evil, EVIL, {"sim": recording(StepStarted(2, EVIL))}),
+        Reported(evil, EVIL, {"sim": recording(StepStarted(3, EVIL))}),
         *(Reported(replace(passed, scenario=f"passes-{n}"), "Nothing fails", {"sim": good}) for n in range(30)),
     ]
 
@@ -172,7 +173,8 @@ def live(chromium: WebDriver) -> Iterator[Live]:
 
     nodes = tuple(NodeSpec(name=name, gpus=GpuSpec(profile="t4", count=2)) for name in ("node-1", "broken"))
     plugins = [PluginSpec(name="nvidia", builtin="nvidia")]
-    page = LivePage("cluster 'test'", live_page("cluster 'test'", nodes, plugins), perform)
+    known = Shown([node.name for node in nodes], ["nvidia"], lambda node, device: device.replace("gpu-", "GPU "))
+    page = LivePage("cluster 'test'", live_page("cluster 'test'", nodes, plugins), perform, known)
     record = Broadcast()
     record.follow(page.take)
     with asyncio.Runner() as runner:

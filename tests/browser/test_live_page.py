@@ -64,7 +64,7 @@ def press(browser: WebDriver, label: str) -> None:
 def test_page_follows_what_happens(live: Live) -> None:
     browser = opened(live)
     assert one_of(browser, "#state").text == "live"
-    assert texts(browser, ".label") == ["API server", "kubelet", "plugin nvidia", "gpu-0", "gpu-1", "pod trainer"]
+    assert texts(browser, ".label") == ["API server", "kubelet", "plugin nvidia", "GPU 0", "GPU 1", "pod trainer"]
 
     live.record(*FAULT)
 
@@ -108,11 +108,11 @@ def test_buttons_send_steps_of_stories(live: Live) -> None:
 
     # The page shows the latest answer, and several steps under way may be answered in any order.
     press(browser, "GPU: report XID")
-    until(browser, "#said", "done")
+    until(browser, "#said", "Done.")
     one_of(browser, "select[name=gpu]").send_keys("GPU 1")
     for button in ("GPU: falls off the bus", "plugin: kill", "kubelet: restart"):
         press(browser, button)
-        until(browser, "#said", "done")
+        until(browser, "#said", "Done.")
 
     assert sorted(live.steps, key=str) == [
         {"fail": {"node": "node-1", "gpu": 0, "xid": 79}},
@@ -128,7 +128,70 @@ def test_refused_step_shows_why(live: Live) -> None:
 
     press(browser, "GPU: heal")
 
-    until(browser, "#said.bad", "no GPU 9; the node has 2")
+    until(browser, "#said.bad", "Not done (GPU: heal, on broken): no GPU 9; the node has 2.")
+
+
+@pytest.mark.parametrize("text", ["0", "", "4294967296", "1.5"])
+def test_number_that_cannot_be_is_not_sent(live: Live, text: str) -> None:
+    browser = opened(live)
+    field = one_of(browser, "input[name=xid]")
+    field.clear()
+    field.send_keys(text)
+
+    press(browser, "GPU: report XID")
+
+    until(browser, "#said.bad", "XID must be a whole number from 1 to 4294967295.")
+    assert browser.switch_to.active_element == field
+    assert live.steps == []
+
+
+def test_cards_show_how_nodes_are_now(live: Live) -> None:
+    browser = opened(live)
+    well = ["node-1", "kubelet runs", "nvidia runs", f"{GPU}: 2 healthy, 1 in use"]
+    assert one_of(browser, ".nodes .well").text.splitlines() == well
+
+    live.record(*FAULT)
+
+    until(browser, ".nodes .unwell", "XID 79")
+    ill = [*well[:3], f"{GPU}: 1 healthy, 1 unhealthy, 1 in use", "GPU 1: XID 79"]
+    assert all_of(browser, ".nodes .unwell")[0].text.splitlines() == ill
+
+
+def test_lanes_of_a_node_are_together(live: Live) -> None:
+    browser = opened(live)
+
+    live.record(KubeletStarted("broken", "v1.34.4"), DevicesListed("broken", GPU, ("gpu-10", "gpu-2"), ()))
+
+    until(browser, ".detail", "2 healthy")
+    assert texts(browser, ".label") == [
+        *("API server", "broken kubelet", f"broken plugin {GPU}", "broken GPU 2", "broken GPU 10"),
+        *("node-1 kubelet", "node-1 plugin nvidia", "node-1 GPU 0", "node-1 GPU 1", "pod trainer"),
+    ]
+    assert texts(browser, ".label.first") == ["broken kubelet", "node-1 kubelet", "pod trainer"]
+
+
+def test_details_are_beside_the_message_that_is_clicked(live: Live) -> None:
+    browser = opened(live, DESK)
+    assert all_of(browser, ".detail.beside") == []
+
+    for moment in (all_of(browser, ".moment .end")[index] for index in (0, -1)):
+        moment.click()
+
+        detail = one_of(browser, ".detail.beside").rect
+        assert detail["x"] >= 0
+        assert detail["x"] + detail["width"] <= DESK
+        assert 0 < detail["y"] - moment.rect["y"] < 200
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert all_of(browser, ".detail.beside") == []
+
+
+def test_details_stay_below_on_a_phone(live: Live) -> None:
+    browser = opened(live, PHONE)
+
+    all_of(browser, ".moment .end")[-1].click()
+
+    assert not one_of(browser, "#follow").is_selected()
+    assert all_of(browser, ".detail.beside") == []
 
 
 def test_buttons_are_reached_with_the_keyboard(live: Live) -> None:
@@ -138,7 +201,7 @@ def test_buttons_are_reached_with_the_keyboard(live: Live) -> None:
 
     browser.switch_to.active_element.send_keys(Keys.ENTER)
 
-    until(browser, "#said.good", "done")
+    until(browser, "#said.good", "Done.")
 
 
 def test_text_of_a_plugin_is_no_markup(live: Live) -> None:
@@ -157,7 +220,7 @@ def test_live_page_is_accessible(live: Live, width: int, scheme: str) -> None:
     live.record(*FAULT)
     until(browser, ".detail", "1 healthy, 1 unhealthy")
     press(browser, "kubelet: restart")
-    until(browser, "#said", "done")
+    until(browser, "#said", "Done.")
 
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     browser.execute_script(AXE)

@@ -84,6 +84,15 @@ def test_failure_stands_above_its_timeline_and_is_selected(open_page: Open) -> N
     assert selected(browser).startswith("step 2: the expectation is not met")
 
 
+def test_link_of_a_row_opens_how_to_fix_it(open_page: Open) -> None:
+    browser = open_page()
+
+    (link,) = all_of(browser, ".what a")
+    link.click()
+
+    assert texts(browser, ".notes li") == ["let the plugin register again"]
+
+
 def test_lanes_have_names(open_page: Open) -> None:
     browser = open_page(story="passes-0")
 
@@ -115,7 +124,11 @@ def test_click_on_a_message_shows_its_fields(open_page: Open) -> None:
     browser.find_elements(By.CSS_SELECTOR, ".moment")[8].click()
 
     detail = one_of(browser, ".detail").text
-    for expected in ("2 of example.com/gpu", "kubelet on node-1 → pod trainer", "10 s node time, 0.6 s real time"):
+    for expected in (
+        "2 devices of example.com/gpu",
+        "kubelet on node-1 → pod trainer",
+        "10 s node time, 0.6 s real time",
+    ):
         assert expected in detail
     assert dict(zip(texts(browser, "dt"), texts(browser, "dd"), strict=True))["response.envs.GPUS"] == "0,1"
 

@@ -59,7 +59,7 @@ def test_story_of_one_version_fails_on_another(run: Any, path: Path, here: str, 
     assert verdict.outcome is Outcome.INVALID, verdict
     assert verdict.failure is not None
     (stopped_at,) = [event.step for event in backend.trace.of(ExpectationFailed)]
-    assert of_there[stopped_at].kubernetes is not None, verdict
+    assert of_there[stopped_at - 1].kubernetes is not None, verdict
 
 
 def test_story_expects_another_thing_of_a_kubelet_with_the_fix() -> None:
@@ -112,7 +112,7 @@ async def failure_without_the_bug(document: Document, scratch: Path) -> str:
 
     verdict = await play(Document(document.path, scenario, document.source), backend)
 
-    failed = [steps[event.step].expect for event in backend.trace.of(ExpectationFailed)]
+    failed = [steps[event.step - 1].expect for event in backend.trace.of(ExpectationFailed)]
     return f"{verdict.scenario} {verdict.outcome}: {failed}"
 
 

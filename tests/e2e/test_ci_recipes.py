@@ -6,6 +6,7 @@ environment; those that are actions of others are not.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -20,19 +21,14 @@ from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
-from tests.support.doc_pages import ROOT, blocks
+from tests.support.doc_pages import ROOT, the_block
 from tests.support.obeyed import WORKFLOW_COMMAND, is_harmless
 from tests.support.patience import PROGRAM_LIMIT_S
 
 ACTION = ROOT / "action.yml"
+PAGE = "docs/ci.md"
 SEATS = "resource: example.com/seat\ncount: 2\n"
 PLUGIN = "simkubelet plugin generic --config 'my seats.yaml'"
-
-
-def of_page(start: str) -> str:
-    """The block of docs/ci.md that begins with a text."""
-    (text,) = [block.text for block in blocks("docs/ci.md") if block.text.startswith(start)]
-    return text
 
 
 def shell(folder: Path, script: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -100,7 +96,7 @@ def test_action_checks_a_plugin_and_writes_what_is_uploaded(job: Runner) -> None
     done = job(command=PLUGIN, only=only, skip="options/*", results="my results", package="simkubelet")
 
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert verdicts(job.folder / "my results" / "junit.xml") == {"version": [], "again": ["skipped"]}
+    assert verdicts(job.folder / "my results" / "junit.xml") == {"version": [], "answered": [], "again": ["skipped"]}
     assert (job.folder / "my results" / "index.html").stat().st_size > 0
     assert job.summary.read_text().startswith("\n    example.com/seat: 2 devices; options: none\n")
     (upload,) = [step for step in job.action["runs"]["steps"] if "upload-artifact" in step.get("uses", "")]
@@ -132,7 +128,7 @@ def test_plugin_cannot_write_markdown_or_commands(job: Runner) -> None:
 
 
 def test_job_of_gitlab_checks_a_plugin(job: Runner) -> None:
-    recipe = yaml.safe_load(of_page("conform:"))["conform"]
+    recipe = yaml.safe_load(the_block(PAGE, "conform:"))["conform"]
     install, *commands = recipe["script"]
     (job.folder / "seats.yaml").write_text(SEATS)
 
@@ -150,8 +146,11 @@ def test_job_of_gitlab_checks_a_plugin(job: Runner) -> None:
     ("schema", "text"),
     [
         pytest.param("vendor.github-actions", ACTION.read_text(), id="action"),
-        pytest.param("vendor.github-workflows", of_page("name: device plugin"), id="workflow"),
-        pytest.param("vendor.gitlab-ci", of_page("conform:"), id="gitlab"),
+        pytest.param("vendor.github-workflows", the_block(PAGE, "name: device plugin\n"), id="workflow"),
+        pytest.param(
+            "vendor.github-workflows", the_block(PAGE, "name: device plugin in"), id="workflow in a container"
+        ),
+        pytest.param("vendor.gitlab-ci", the_block(PAGE, "conform:"), id="gitlab"),
     ],
 )
 def test_recipe_fits_the_schema_of_its_system(schema: str, text: str, tmp_path: Path) -> None:
@@ -160,6 +159,23 @@ def test_recipe_fits_the_schema_of_its_system(schema: str, text: str, tmp_path: 
     result = CliRunner().invoke(check_jsonschema, ["--builtin-schema", schema, str(tmp_path / "recipe.yml")])
 
     assert result.exit_code == 0, result.output
+
+
+def test_pod_fits_the_restricted_standard() -> None:
+    """Source: Pod Security Standards, profile "restricted"."""
+    spec = yaml.safe_load(the_block(PAGE, "apiVersion: v1\nkind: Pod"))["spec"]
+    (container,) = spec["containers"]
+
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 1000)
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert [volume.keys() - {"name"} for volume in spec["volumes"]] == [{"emptyDir"}]
+    assert container["args"][0].splitlines()[-1] == "venv/bin/simkubelet conform -- ./my-plugin"
+
+
+def test_dev_container_asks_for_no_rights() -> None:
+    assert json.loads(the_block(PAGE, '{\n  "image"')).keys() == {"image", "postCreateCommand"}
 
 
 def test_page_has_a_row_for_each_input() -> None:

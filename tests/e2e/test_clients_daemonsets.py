@@ -15,6 +15,7 @@ pytestmark = pytest.mark.clients
 GPUS = r".status.allocatable.nvidia\.com/gpu"
 
 
+SOCKETS = "/var/lib/kubelet/device-plugins"
 OPTIONS = "--nodes 2 --profile t4 --gpus 2 --plugin none --image example.com/plugin=nvidia"
 
 
@@ -26,7 +27,9 @@ def cluster() -> Iterator[LiveCluster]:
 
 def daemon_set(image: str = "example.com/plugin:v1", **template: Any) -> dict[str, Any]:
     labels = {"app": "plugin"}
-    spec = {"containers": [{"name": "plugin", "image": image}], **template}
+    mount, volume = {"name": "sockets", "mountPath": SOCKETS}, {"name": "sockets", "hostPath": {"path": SOCKETS}}
+    container = {"name": "plugin", "image": image, "volumeMounts": [mount]}
+    spec = {"containers": [container], "volumes": [volume], **template}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

@@ -68,6 +68,24 @@ def test_unschedulable_pod_reports_the_reason(cluster: LiveCluster) -> None:
     cluster.kubectl("delete pod greedy")
 
 
+def test_file_with_a_namespace_is_deleted_in_the_order_of_the_file(cluster: LiveCluster) -> None:
+    demo = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "demo"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "demo"}},
+        {**gpu_pod("p"), "metadata": {"name": "p", "namespace": "demo"}},
+    ]
+    everything = {"apiVersion": "v1", "kind": "List", "items": demo}
+    cluster.kubectl("apply -f -", everything)
+
+    assert cluster.kubectl("delete -f -", everything) == (
+        'namespace "demo" deleted\nconfigmap "settings" deleted from demo namespace\n'
+        'pod "p" deleted from demo namespace\n'
+    )
+    assert cluster.kubectl("get namespace demo", fails=True) == (
+        'Error from server (NotFound): namespaces "demo" not found\n'
+    )
+
+
 def test_status_patch_adds_an_extended_resource(cluster: LiveCluster) -> None:
     patch = '[{"op":"add","path":"/status/capacity/example.com~1dongle","value":"4"}]'
     said = cluster.kubectl(f"patch node node-1 --subresource=status --type=json -p '{patch}'")
@@ -178,6 +196,18 @@ def test_streams_to_a_container_are_refused_in_words(cluster: LiveCluster) -> No
     }.items():
         assert f"simkubelet: {words}" in cluster.kubectl(command, fails=True)
     cluster.kubectl("delete pod silent")
+
+
+def test_reboot_gives_the_node_another_boot_id_and_an_event(cluster: LiveCluster) -> None:
+    before = cluster.get("node node-1")["status"]["nodeInfo"]["bootID"]
+
+    assert cluster.command("simkubelet node reboot node-1") == "node-1 was rebooted\n"
+
+    after = cluster.get("node node-1")["status"]["nodeInfo"]["bootID"]
+    events = cluster.kubectl("get events --field-selector reason=Rebooted -o jsonpath='{.items[*].message}'")
+    assert events == f"Node node-1 has been rebooted, boot id: {after}"
+    assert before != after
+    cluster.wait("node/node-1", r".status.allocatable.nvidia\.com/gpu", 2)
 
 
 def test_kubelet_restart_keeps_running_pod_and_gpu(cluster: LiveCluster) -> None:

@@ -96,14 +96,15 @@ def test_containers_see_only_their_own_gpus() -> None:
         container = {
             "name": "main",
             "image": "none",
-            "command": ["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 1000"],
+            "command": ["sh", "-c", "nvidia-smi -L; exec sleep 1000"],
             "resources": {"limits": {"nvidia.com/gpu": 1}},
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": [container]}}
         cluster.kubectl("apply -f -", pod)
         cluster.wait_until_ready("one")
 
-        eventually(lambda: cluster.kubectl("logs one").startswith("GPU-"))
+        eventually(lambda: cluster.kubectl("logs one").startswith("GPU 0: Tesla T4 (UUID: GPU-"))
+        assert cluster.kubectl("logs one").count("\n") == 1
 
 
 def test_watch_of_logs_can_be_broken_off(cluster: LiveCluster) -> None:

@@ -18,8 +18,9 @@ from tests.support.patience import LIMIT_S
 
 pytestmark = [
     pytest.mark.clients,
-    # kr8s leaves connections to the garbage collector, which comes when it likes.
+    # kr8s leaves connections and files of keys to the garbage collector, which comes when it likes.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning"),  # since Python 3.14
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 
 SEATS = "resource: example.com/seat\ncount: 2\n"
 PLUGIN = f"{sys.executable} -m simkubelet plugin generic --config seats.yaml"
+DRIVER = Path(__file__).parents[2] / "scenarios" / "catalog" / "dra" / "driver.py"
 ONLY = "--only registration/version --only shutdown/exit-status --only pre-start/again --only health/reported"
 
 
@@ -25,10 +27,12 @@ def test_plugin_that_passes_has_a_table_and_junit(run: Any) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "example.com/seat: 2 devices; options: none"
-    assert lines[-1].startswith("2 passed, 2 skipped in ")
+    assert lines[-1].startswith("5 passed, 2 skipped in ")
     suite = ElementTree.parse(run.scratch / "junit.xml").getroot()  # noqa: S314  # our own output
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
-    assert cases == {"version": [], "exit-status": [], "again": ["skipped"], "reported": ["skipped"]}
+    chosen = {"version": [], "exit-status": [], "again": ["skipped"], "reported": ["skipped"]}
+    needed = {"ends-in-time": [], "answered": []}
+    assert cases == {**chosen, **needed}
     assert run.leftovers() == []
 
 
@@ -54,6 +58,16 @@ def test_plugin_that_fails_shows_evidence_and_the_fix(run: Any) -> None:
         pytest.param("-- no-such-program", 2, "error: no program 'no-such-program'", id="no program"),
         pytest.param("--only shutdwon -- true", 2, "error: --only: no check 'shutdwon'", id="no check"),
         pytest.param("-- sh -c 'echo no driver; exit 4'", 1, 'its log says: "no driver"', id="plugin ends"),
+        pytest.param(
+            "-- sh -c 'echo error: no driver; echo bye; exit 4'",
+            1,
+            'its log says: "error: no driver … bye"',
+            id="plugin goes on after its error",
+        ),
+        pytest.param(f"-- {sys.executable} {DRIVER}", 1, "the program is the DRA driver dra.example.com;", id="driver"),
+        pytest.param(
+            f"-- {sys.executable} -m simkubelet plugin nvidia", 1, "no GPUs? --profile FILE gives", id="no GPUs"
+        ),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(run: Any, command: str, status: int, message: str) -> None:

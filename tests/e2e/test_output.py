@@ -18,7 +18,7 @@ from tests.support.command_server import CLOSED, UNREAD
 from tests.support.obeyed import WORKFLOW_COMMAND, is_harmless
 from tests.support.patience import LIMIT_S, eventually
 
-NEED_A_MACHINE = ("fakegpu list", "fakegpu list --json", "fakegpu fault list", "fakegpu cdi", "fakegpu smi -L")
+NEED_A_MACHINE = ("fakegpu list", "fakegpu list -o json", "fakegpu fault list", "fakegpu cdi", "fakegpu smi -L")
 COMMANDS = (
     "simkubelet --help",
     "simkubelet list",

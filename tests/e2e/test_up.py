@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -146,7 +147,8 @@ def asked(address: str, step: object) -> tuple[int, str]:
         with urlopen(Request(address, body, {"Content-Type": "application/json"}), timeout=LIMIT_S) as answer:  # noqa: S310
             return answer.status, answer.read().decode()
     except HTTPError as refused:
-        return refused.code, refused.read().decode()
+        with refused:
+            return refused.code, refused.read().decode()
 
 
 def test_live_page_shows_and_does_what_a_cluster_can() -> None:
@@ -157,25 +159,28 @@ def test_live_page_shows_and_does_what_a_cluster_can() -> None:
         assert "<title>cluster &#39;simkubelet&#39;</title>" in asked(address, None)[1]
         with urlopen(f"{address}events", timeout=LIMIT_S) as stream:  # noqa: S310
 
-            def wait_for(kind: str) -> None:
+            def wait_for(kind: str) -> dict[str, Any]:
                 timelines = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
-                assert any(moment[6] == kind for timeline in timelines for moment in timeline["moments"])
+                return next(one for one in timelines if any(moment[6] == kind for moment in one["moments"]))
 
-            wait_for("devices-listed")
+            begun = wait_for("devices-listed")
+            assert "GPU 0" in [lane[1] for lane in begun["lanes"]]
+            well = ["kubelet runs", "nvidia runs", "nvidia.com/gpu: 1 healthy"]
+            assert begun["nodes"] == [{"name": "node-1", "isWell": True, "lines": well}]
             for step, said in (
-                ({"fail": {"gpu": {"free": True}, "xid": 79}}, "node-1: XID 79 on a free GPU"),
-                ({"stopPlugin": {"plugin": "nvidia"}}, "node-1: stopPlugin nvidia"),
-                ({"startPlugin": {"node": "node-1", "plugin": "nvidia"}}, "node-1: startPlugin nvidia"),
-                ({"pausePlugin": {"plugin": "nvidia"}}, "node-1: pausePlugin nvidia"),
-                ({"resumePlugin": {"plugin": "nvidia"}}, "node-1: resumePlugin nvidia"),
-                ({"failNvml": {"call": "nvmlInit", "error": "UNKNOWN"}}, "node-1: nvmlInit answers UNKNOWN"),
-                ({"pauseRuntime": {}}, "node-1: pauseRuntime"),
-                ({"resumeRuntime": {}}, "node-1: resumeRuntime"),
+                ({"fail": {"gpu": {"free": True}, "xid": 79}}, "XID 79 on a free GPU on node-1"),
+                ({"stopPlugin": {"plugin": "nvidia"}}, "the plugin nvidia of node-1 is stopped"),
+                ({"startPlugin": {"node": "node-1", "plugin": "nvidia"}}, "the plugin nvidia of node-1 was started"),
+                ({"pausePlugin": {"plugin": "nvidia"}}, "the plugin nvidia of node-1 is paused"),
+                ({"resumePlugin": {"plugin": "nvidia"}}, "the plugin nvidia of node-1 runs"),
+                ({"failNvml": {"call": "nvmlInit", "error": "UNKNOWN"}}, "nvmlInit answers UNKNOWN on node-1"),
+                ({"pauseRuntime": {}}, "the container runtime of node-1 is paused"),
+                ({"resumeRuntime": {}}, "the container runtime of node-1 runs"),
                 ({"restartKubelet": {}}, "the kubelet of node-1 was restarted"),
             ):
                 status, text = asked(f"{address}steps", step)
                 assert (status, said in text) == (200, True), text
-            wait_for("fault-injected")
+            assert "GPU 0: XID 79" in wait_for("fault-injected")["nodes"][0]["lines"]
         for step, why in (
             ({"startPlugin": {"plugin": "nvidia"}}, "plugin 'nvidia' runs already; stop it first"),
             ({"killPlugin": {"plugin": "nvidea"}}, "no plugin 'nvidea'; did you mean 'nvidia'?"),
@@ -277,7 +282,7 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--nodes 0", "0 is not in the range"),
         ("--plugin unknown", "'unknown': choose amd, generic, gopher, gpu-memory, gpushare, iluvatar, nvidia, "),
         ("--plugin mine=/no/such/program", "no program '/no/such/program'"),
-        ("--plugin gopher --plugin gopher", "'gopher' stands twice"),
+        ("--plugin gopher --plugin gopher", "'gopher' is given twice"),
         ("--image nvidia", "'nvidia' is not of the form IMAGE=PLUGIN"),
         ("--kubelet-version 1.99", "1.99"),
         ("--name My_Cluster", "'My_Cluster': up to 32 small letters, digits and dashes"),

@@ -31,6 +31,7 @@ from scenarios.campaign.results import Results
 from scenarios.campaign.shrinker import Shrunk
 from scenarios.campaign.workers import local_workers
 from simkubelet.model.errors import HostError, SimkubeletError
+from simkubelet.model.words import number_of
 from tests.oracle.test_same_as_the_real_manager import STEPS, BothManagers
 from tests.support.kubelet_sides import Programs, Sides
 
@@ -162,7 +163,7 @@ def _run(given: argparse.Namespace, results: Results) -> int:
     finally:
         print(f"seed {results.seed}: {results.count:,} sequences, {results.count - before:,} of them in this run")
         for finding in results.findings():
-            print(f"{finding.count:,} times: {finding.reason}; first in sequence {finding.number}")
+            print(f"{number_of(finding.count, 'time')}: {finding.reason}; first in sequence {finding.number}")
             print(finding.shrunk.text if finding.shrunk is not None else "")
         if given.report is not None:
             write_page(given.report, results)

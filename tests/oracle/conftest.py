@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kubelet_sides import Programs, Sides
+from tests.support.oracle import OracleProgram, oracle_program
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,9 @@ def sides(oracle_programs: Programs) -> Iterator[Sides]:
     both = Sides(oracle_programs, ("a", "b"))
     yield both
     both.close()
+
+
+@pytest.fixture(scope="session")
+def api_server() -> Iterator[OracleProgram]:
+    """The real API server's rules: ``tests/oracle/registry``."""
+    yield from oracle_program("SIMKUBELET_ORACLE_REGISTRY")

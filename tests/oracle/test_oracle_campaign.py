@@ -53,7 +53,7 @@ def test_planted_difference_is_found_and_shown_as_a_program(oracle_programs: Pro
     done = campaign(*("--results", tmp_path / "oracle.sqlite", "--seed", 7, "--sequences", 2), PYTHONPATH=str(tmp_path))
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 times: AssertionError in allocate; first in sequence 1" in done.stdout
+    assert "1 time: AssertionError in allocate; first in sequence 1" in done.stdout
     assert "state.begin(" in done.stdout
 
 

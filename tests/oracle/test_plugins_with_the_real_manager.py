@@ -14,11 +14,11 @@ import pytest
 from fakegpu import Machine
 from tests.support.kubelet_sides import Programs
 from tests.support.oracle import OracleProcess
+from tests.support.patience import ASKED_LIMIT_MS
 from tests.support.plugin_cases import CASES, PluginCase
 from tests.support.plugin_kubelet import plugin_process
 from tests.support.short_paths import short_place
 
-LIMIT_MS = 60_000
 NEEDS_A_POD = {"gpu-memory", "gpushare", "volcano"}
 """Plugins that give nothing to a container without a pod that a scheduler has written to."""
 
@@ -37,30 +37,27 @@ async def test_real_manager_allocates_devices_of_each_plugin(
 ) -> None:
     (folder / "node").mkdir()
     (folder / "sockets").mkdir()
+
+    async def has_allocatable(devices: int) -> None:
+        wanted = {"resource": case.resource, "allocatable": devices, "timeout_ms": ASKED_LIMIT_MS}
+        seen = await kubelet.ask(cmd="wait_capacity", **wanted)
+        assert seen["ok"], f"{seen}\n{(folder / 'log').read_text()}"
+
     async with case.node(folder / "node") as node, OracleProcess(oracle_programs.oracle, folder / "sockets") as kubelet:
         await kubelet.ask(cmd="start", sources_ready=True)
         arguments = (*node.arguments, "--kubelet-dir", str(folder / "sockets"))
         async with plugin_process(arguments, folder / "log", node.environment):
-            seen = await kubelet.ask(
-                cmd="wait_capacity", resource=case.resource, allocatable=node.devices, timeout_ms=LIMIT_MS
-            )
-            assert seen["ok"], seen
-            if case.name in NEEDS_A_POD:
-                return
-            await kubelet.ask(cmd="add_pod", uid="u1", containers=[{"name": "c", "limits": {case.resource: 2}}])
-            assert (await kubelet.ask(cmd="admit", pod="u1"))["ok"]
-            given = await kubelet.ask(cmd="run_options", pod="u1", container="c")
-            assert given["options"]["envs"] or given["options"]["devices"]
+            await has_allocatable(node.devices)
+            if case.name not in NEEDS_A_POD:
+                await kubelet.ask(cmd="add_pod", uid="u1", containers=[{"name": "c", "limits": {case.resource: 2}}])
+                assert (await kubelet.ask(cmd="admit", pod="u1"))["ok"]
+                given = await kubelet.ask(cmd="run_options", pod="u1", container="c")
+                assert given["options"]["envs"] or given["options"]["devices"]
             if case.name == "nvidia":
                 machine = Machine.open(folder / "node" / "machine")
                 machine.fail(0, xid=79)
-                await kubelet.ask(
-                    cmd="wait_capacity", resource=case.resource, allocatable=node.devices - 1, timeout_ms=LIMIT_MS
-                )
+                await has_allocatable(node.devices - 1)
                 machine.close()
             await kubelet.ask(cmd="restart", sources_ready=True)
             if case.restarts_itself:
-                again = await kubelet.ask(
-                    cmd="wait_capacity", resource=case.resource, allocatable=node.devices, timeout_ms=LIMIT_MS
-                )
-                assert again["ok"], again
+                await has_allocatable(node.devices)

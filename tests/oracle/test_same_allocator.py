@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import event, given, seed
 
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.scheduler.dynamic_resources.allocator import Allocator, InvalidPoolsError
@@ -14,7 +14,7 @@ from simkubelet.cluster.scheduler.dynamic_resources.capacity import Shares
 from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
 from simkubelet.model.version import Version, version
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
+from tests.support.oracle import ROUNDS, SEED, OracleProgram, compared, oracle_program
 from tests.support.random_devices_and_claims import searches
 
 pytestmark = pytest.mark.oracle
@@ -73,10 +73,4 @@ def test_same_as_the_real_allocator(real: OracleProgram, shard: int) -> None:
 
         assert ours(search) == expected
 
-    settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )(seed(SEED + shard)(given(search=searches(RELEASE))(check)))()
+    compared()(seed(SEED + shard)(given(search=searches(RELEASE))(check)))()

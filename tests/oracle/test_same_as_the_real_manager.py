@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
@@ -20,7 +20,7 @@ from simkubelet.devices.health_updates import FINDS_PODS_BY_RESOURCE, HEALTH_UPD
 from simkubelet.model.version import FEATURE_GATES, version
 from tests.support.compared_managers import SECOND, STUB, ComparedManagers
 from tests.support.kubelet_sides import Programs, Sides
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, compared
 
 pytestmark = pytest.mark.oracle
 
@@ -351,14 +351,7 @@ def test_same_as_the_real_manager(sides: Sides, oracle_programs: Programs, shard
 
     run_state_machine_as_test(
         seed(SEED + shard)(machine),
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate, Phase.shrink],
-        ),
+        settings=compared(stateful_step_count=STEPS),
     )
 
     assert machine.lost_races <= max(5, EXAMPLES // 20)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import event, given, seed
 
 from simkubelet.cluster.cel.run import Run
 from simkubelet.cluster.cel.values import EvaluationError, LimitError
@@ -21,7 +21,7 @@ from simkubelet.cluster.objects.device_selector import (
 )
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.model.version import version
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
+from tests.support.oracle import ROUNDS, SEED, OracleProgram, compared, oracle_program
 from tests.support.random_expressions import DEVICE, DRIVER, expressions, select
 
 pytestmark = pytest.mark.oracle
@@ -69,10 +69,4 @@ def test_same_costs_as_the_real_compiler_and_interpreter(real: OracleProgram, sh
 
         assert actual == expected
 
-    settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )(seed(SEED + shard)(given(expression=expressions())(check)))()
+    compared()(seed(SEED + shard)(given(expression=expressions())(check)))()

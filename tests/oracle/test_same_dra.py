@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
 from simkubelet.model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, version
@@ -20,7 +20,7 @@ from tests.support.compared_dra_managers import MINOR, BothManagers
 from tests.support.dra_sequences import play, recorded_sequences
 from tests.support.dra_sides import DraSides
 from tests.support.kubelet_sides import Answer
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED, LineProcess
+from tests.support.oracle import ROUNDS, SEED, LineProcess, compared
 
 pytestmark = pytest.mark.oracle
 
@@ -115,7 +115,7 @@ def test_both_take_and_refuse_the_same_files(sides: DraSides, text: str) -> None
     sides.ask("manager", "write_checkpoint", text=text)
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}}
     pod["spec"] = {
-        "containers": [{"name": "c", "resources": {"claims": [{"name": "c1"}]}}],
+        "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "c1"}]}}],
         "resourceClaims": [{"name": "c1", "resourceClaimName": "c1"}],
     }
 
@@ -134,12 +134,5 @@ def test_same_as_the_real_dra_manager(sides: DraSides, shard: int) -> None:
 
     run_state_machine_as_test(
         seed(SEED + shard)(machine),
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate, Phase.shrink],
-        ),
+        settings=compared(stateful_step_count=STEPS),
     )

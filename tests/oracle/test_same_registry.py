@@ -5,15 +5,16 @@ Random objects have valid expressions of selectors; those of `EXPRESSIONS` are c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED, OracleProgram, oracle_program
-from tests.support.random_devices import WHOLE, WHOLE_V1BETA1, Change, changed, changes
+from tests.support.oracle import ROUNDS, SEED, OracleProgram, compared
+from tests.support.random_devices import OF_DEVICES, WHOLE, WHOLE_V1BETA1
+from tests.support.random_objects import Change, changed, changes
 from tests.support.registry_sides import GATES, comparable, ours
 
 pytestmark = pytest.mark.oracle
@@ -25,14 +26,9 @@ OF_VERSIONS = {"v1": WHOLE, "v1beta2": WHOLE, "v1beta1": WHOLE_V1BETA1}
 gates = st.sampled_from([{}, {}, dict.fromkeys(GATES, True), dict.fromkeys(GATES, False)])
 
 
-@pytest.fixture(scope="session")
-def real() -> Iterator[OracleProgram]:
-    yield from oracle_program("SIMKUBELET_ORACLE_REGISTRY")
-
-
-def same(real: OracleProgram, command: Mapping[str, Any]) -> Answer:
+def same(api_server: OracleProgram, command: Mapping[str, Any]) -> Answer:
     """Send a command to both, and expect one answer."""
-    answer = real.ask(**command)
+    answer = api_server.ask(**command)
     if "panic" in answer:
         # A capacity's step of zero: up to 1.36 the real server divides by it, and ours takes it.
         assert "integer divide by zero" in answer["panic"]
@@ -48,7 +44,7 @@ def wholes(version: str) -> st.SearchStrategy[tuple[str, Answer]]:
 
 
 def check(
-    real: OracleProgram,
+    api_server: OracleProgram,
     version: str,
     whole: tuple[str, Answer],
     at_create: list[Change],
@@ -56,18 +52,18 @@ def check(
     status: bool,
     gates: Answer,
 ) -> None:
-    kind, first = whole[0], changed(whole[1], at_create)
+    kind, first = whole[0], changed(whole[1], at_create, OF_DEVICES)
     asked = {"kind": kind, "version": version, "gates": gates}
-    created = same(real, {"cmd": "create", "object": first, **asked})
+    created = same(api_server, {"cmd": "create", "object": first, **asked})
     if "object" not in created:
         return
-    in_v1 = created if version == "v1" else same(real, {"cmd": "convert", "object": created["object"], **asked})
+    in_v1 = created if version == "v1" else same(api_server, {"cmd": "convert", "object": created["object"], **asked})
     # The status is another part of the object, which a claim has without having been created with it.
     status_of = {"status": first["status"]} if "status" in first else {}
     metadata = {**created["object"]["metadata"], "resourceVersion": "1"}
     before, old = ({**answer["object"], "metadata": metadata, **status_of} for answer in (created, in_v1))
-    update = {"cmd": "update", "old": old, "object": changed(before, at_update), **asked}
-    same(real, {**update, "status": status and kind == "ResourceClaim"})
+    update = {"cmd": "update", "old": old, "object": changed(before, at_update, OF_DEVICES), **asked}
+    same(api_server, {**update, "subresource": "status" if status and kind == "ResourceClaim" else ""})
 
 
 EXPRESSIONS = (
@@ -126,23 +122,19 @@ EXPRESSIONS = (
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: OracleProgram, expression: str) -> None:
+def test_expression_is_taken_or_refused_as_by_the_real_api_server(api_server: OracleProgram, expression: str) -> None:
     selected = {"selectors": [{"cel": {"expression": expression}}]}
     device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}}
 
-    same(real, {"cmd": "create", "kind": "DeviceClass", "object": {**device_class, "spec": selected}, "gates": {}})
+    same(
+        api_server, {"cmd": "create", "kind": "DeviceClass", "object": {**device_class, "spec": selected}, "gates": {}}
+    )
 
 
 @pytest.mark.parametrize("version", OF_VERSIONS)
 @pytest.mark.parametrize("shard", range(5 * SHARDS))
-def test_same_as_the_real_strategies(real: OracleProgram, shard: int, version: str) -> None:
+def test_same_as_the_real_strategies(api_server: OracleProgram, shard: int, version: str) -> None:
     run = given(whole=wholes(version), at_create=changes, at_update=changes, status=st.booleans(), gates=gates)(
-        lambda **drawn: check(real, version, **drawn)
+        lambda **drawn: check(api_server, version, **drawn)
     )
-    settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )(seed(SEED + shard)(run))()
+    compared()(seed(SEED + shard)(run))()

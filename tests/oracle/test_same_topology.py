@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, seed, settings
+from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
 from tests.support.kubelet_sides import Answer, Programs, Sides
-from tests.support.oracle import EXAMPLES, ROUNDS, SEED
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, compared
+from tests.support.patience import ASKED_LIMIT_MS
 
 pytestmark = pytest.mark.oracle
 
@@ -27,7 +28,6 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 MOST_NODES = {1: 8, 2: 6, 3: 4}
 """By the number of resources: the real manager walks over all combinations of their hints."""
 MEASURED = {"t", "us", "seen_t", "send_t", "took_us", "stop_us", "start_us"}
-LIMIT_MS = 10_000
 
 Limits = Mapping[str, int]
 
@@ -182,7 +182,7 @@ class Play:
     def register_all(self) -> None:
         for plugin, (name, resource) in zip(PLUGINS, self.plan.resources.items(), strict=False):
             self.same(plugin, "register")
-            self.same("kubelet", "wait_capacity", resource=name, capacity=len(resource.numa), timeout_ms=LIMIT_MS)
+            self.same("kubelet", "wait_capacity", resource=name, capacity=len(resource.numa), timeout_ms=ASKED_LIMIT_MS)
 
     def come(self, uid: str, pod: PodPlan) -> None:
         init = [
@@ -295,13 +295,7 @@ def test_machine_is_accepted_or_refused_alike(
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_pods_are_admitted_as_by_real_topology_manager(sides: Sides, shard: int) -> None:
     @seed(SEED + shard)
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
+    @compared()
     @given(plan=plans())
     def same(plan: Plan) -> None:
         play = Play(sides, plan)

@@ -11,8 +11,8 @@ import pytest
 from tests.support.conformance import known, verdicts
 
 GROUPS = ("registration", "lists", "allocation", "stream", "instances", "hostile-kubelet", "shutdown")
-PROFILE = {"wait": "30s"}
-"""For a new kubelet it registers ten seconds after it has seen the socket."""
+PROFILE = {"wait": "30s", "watch": "4s"}
+"""For a new kubelet it registers ten seconds after it has seen the socket; it sends one list, and no other ever."""
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_reader_ends_what_keeps_running_by_ctrl_c(tmp_path: Path) -> None:
     # Not a trap of the shell: a SIGINT between its fork and its exec is lost, the child goes on and the shell waits.
     page = """<!-- keeps running -->
 ```sh
-exec python -c '
+exec python3 -c '
 import pathlib, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 print("up", flush=True)

@@ -18,6 +18,7 @@ from simkubelet.cluster import (
     GarbageCollector,
     Key,
     NamespaceController,
+    NamespaceDeletion,
     NodeLifecycle,
     Objects,
     PodGarbageCollector,
@@ -116,6 +117,7 @@ class World:
         recorder = self.store.recorder
         works = (
             namespaces,
+            NamespaceDeletion(self.registry, self.clock, MINOR),
             NodeLifecycle(self.store, self.clock),
             TaintEviction(self.store, self.clock),
             PodGarbageCollector(self.store, self.clock),

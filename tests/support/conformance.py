@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.conform.checks import Check, all_checks, selected
+from scenarios.conform.checks import Check, all_checks, selected, with_needed
 from scenarios.conform.conform import Result, Status, conform
 from scenarios.conform.profile import Profile
 from scenarios.conform.tested_plugin import Subject, discovered
@@ -19,9 +19,10 @@ _GOOD: Final = (Status.PASSED, Status.SKIPPED)
 
 
 async def statuses(subject: Subject, checks: Sequence[Check], folder: Path | None = None) -> dict[str, Status]:
-    """Check -> its status."""
+    """Check -> its status; of checks and of those that they need."""
     results: list[Result] = []
-    await conform(subject, checks, None, folder, results.append)
+    wanted = with_needed(all_checks(), [check.id for check in checks])
+    await conform(subject, [check for check in all_checks() if check.id in wanted], None, folder, results.append)
     return {result.check.id: result.status for result in results}
 
 

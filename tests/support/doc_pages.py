@@ -17,6 +17,7 @@ of a page are played in their order:
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,10 @@ class Block:
         return self.language in COMMANDS and re.search(r"\bkubectl\b", self.text) is not None
 
     @property
+    def needs_pytest(self) -> bool:
+        return self.language in COMMANDS and re.search(r"^(?:\$ )?pytest ", self.text, re.MULTILINE) is not None
+
+    @property
     def needs_go(self) -> bool:
         return self.language in COMMANDS and re.search(r"^(?:\$ )?go ", self.text, re.MULTILINE) is not None
 
@@ -92,6 +97,20 @@ def blocks(page: str, text: str | None = None) -> tuple[Block, ...]:
         )
         for found in _FENCE.finditer(text)
     )
+
+
+def the_block(page: str, start: str) -> str:
+    """Return the text of the only block of a page that begins with ``start``."""
+    (text,) = [block.text for block in blocks(page) if block.text.startswith(start)]
+    return text
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy the checkout's own files into a folder, which is made."""
+    for file in project_files(ROOT):
+        place = folder / file.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
 
 
 def overlooked(page: str, text: str | None = None) -> list[str]:

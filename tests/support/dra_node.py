@@ -106,7 +106,7 @@ def pod_object(uid: str, *claims: str, **generated: str | None) -> Answer:
     return {
         "metadata": {"name": f"pod-{uid}", "namespace": "default", "uid": uid},
         "spec": {
-            "containers": [{"name": "c", "resources": {"claims": used}}, {"name": "without"}],
+            "containers": [{"name": "c", "image": "x", "resources": {"claims": used}}, {"name": "without"}],
             "resourceClaims": entries,
         },
         "status": {"resourceClaimStatuses": statuses} if statuses else {},

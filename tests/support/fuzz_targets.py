@@ -67,7 +67,7 @@ def _documents(data: bytes) -> None:
 def _manifest(data: bytes) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         Path(folder, "pod.yaml").write_bytes(data)
-        read_static_pods(Path(folder), "node", Path(folder))
+        asyncio.run(read_static_pods(Path(folder), "node", Path(folder)))
 
 
 def _messages(data: bytes) -> None:

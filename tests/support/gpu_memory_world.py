@@ -145,12 +145,14 @@ async def gpu_memory_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wor
     NamespaceController(server.registry, "").ensure_namespaces()
     await server.start()
     access = ServerAccess(server.url)
-    async with ApiClient(access) as client:
-        await client._call("POST", "/api/v1/nodes", body={"metadata": {"name": "node-1"}})
-        amounts = {"cpu": "4", "pods": "110"}
-        await client.patch(f"{NODE}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
-        yield World(client, access, monkeypatch)
-    await server.stop()
+    try:
+        async with ApiClient(access) as client:
+            await client._call("POST", "/api/v1/nodes", body={"metadata": {"name": "node-1"}})
+            amounts = {"cpu": "4", "pods": "110"}
+            await client.patch(f"{NODE}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+            yield World(client, access, monkeypatch)
+    finally:
+        await server.stop()
 
 
 def ids(*counts: int) -> list[list[DeviceID]]:

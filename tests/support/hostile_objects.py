@@ -47,10 +47,20 @@ def _doubling(count: int) -> list[dict[str, str]]:
     return [first, *({"name": f"E{n}", "value": f"$(E{n - 1})$(E{n - 1})"} for n in range(1, count))]
 
 
-def _claim(name: str, expression: str) -> dict[str, object]:
-    selectors = [{"cel": {"expression": expression}}]
+def claim(name: str, *expressions: str) -> dict[str, object]:
+    selectors = [{"cel": {"expression": each}} for each in expressions]
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "selectors": selectors}}
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def _long_selectors() -> dict[str, object]:
+    """A claim of 1.4 MB: 140 expressions of 10 KB, each another one."""
+    selectors = [{"cel": {"expression": f"{list(range(n, n + 1_690))} != []"}} for n in range(1_000, 1_140)]
+    requests = [
+        {"name": f"r{n}", "exactly": {"deviceClassName": "gpu.example.com", "selectors": selectors[n : n + 20]}}
+        for n in range(0, 140, 20)
+    ]
+    return {**claim("many"), "spec": {"devices": {"requests": requests}}}
 
 
 def _nested(name: str, before: str, after: str, depth: int = _DEEP) -> bytes:
@@ -78,13 +88,18 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "ten thousand volumes": Attack(
         PODS, lambda: _json(pod("v", volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(10_000)]))
     ),
+    "fifty thousand resources": Attack(
+        PODS,
+        lambda: _json(pod("r", container(resources={"limits": {f"example.com/r{n}": "1" for n in range(50_000)}}))),
+    ),
     "a long annotation": Attack(
         PODS, lambda: _json({**pod("l"), "metadata": {"name": "l", "annotations": {"a": "x" * 2_000_000}}})
     ),
-    "selectors in selectors": Attack(CLAIMS, lambda: _json(_claim("all", _THREE_ALL))),
-    "long lists in selectors": Attack(CLAIMS, lambda: _json(_claim("long", _MANY_ALL))),
-    "replacements of replacements": Attack(CLAIMS, lambda: _json(_claim("replaced", _REPLACED))),
-    "parentheses in a selector": Attack(CLAIMS, lambda: _json(_claim("nested", "(" * 4000 + "true" + ")" * 4000))),
+    "selectors in selectors": Attack(CLAIMS, lambda: _json(claim("all", _THREE_ALL))),
+    "long lists in selectors": Attack(CLAIMS, lambda: _json(claim("long", _MANY_ALL))),
+    "replacements of replacements": Attack(CLAIMS, lambda: _json(claim("replaced", _REPLACED))),
+    "hundreds of long selectors": Attack(CLAIMS, lambda: _json(_long_selectors())),
+    "parentheses in a selector": Attack(CLAIMS, lambda: _json(claim("nested", "(" * 4000 + "true" + ")" * 4000))),
     "lists in lists": Attack(CONFIG_MAPS, lambda: _nested("lists", "[", "]")),
     "objects in objects": Attack(CONFIG_MAPS, lambda: _nested("objects", '{"a":', "}").replace(b":}", b":1}")),
     "a number of a million digits": Attack(
@@ -101,6 +116,28 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     ),
 }
 """What was tried -> the request."""
+
+
+_SIXTY: Final = f"[{','.join('1' * 60)}]"
+_FORTY: Final = f"[{','.join('1' * 40)}]"
+_COSTLY: Final = f"{_SIXTY}.all(a, {_SIXTY}.all(b, {_FORTY}.all(c, device.driver != 'x%d')))"
+"""An expression that costs 880,000 for each device."""
+
+
+def costly_claim(pod_name: str, devices: int = 128) -> list[Attack]:
+    """A claim whose devices cost all that the try of a pod may cost, and its pod, after the class and the devices."""
+    driver, group = "gpu.example.com", "/apis/resource.k8s.io/v1"
+    pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
+    gpus = [{"name": f"gpu-{number}"} for number in range(devices)]
+    spec = {"driver": driver, "nodeName": "node-1", "pool": pool, "devices": gpus}
+    selectors = [_COSTLY % number for number in range(30)]
+    user = pod(pod_name, resourceClaims=[{"name": "gpu", "resourceClaimName": "costly"}])
+    return [
+        Attack(f"{group}/deviceclasses", lambda: _json({"metadata": {"name": driver}, "spec": {}})),
+        Attack(f"{group}/resourceslices", lambda: _json({"metadata": {"name": "costly"}, "spec": spec})),
+        Attack(CLAIMS, lambda: _json(claim("costly", *selectors))),
+        Attack(PODS, lambda: _json(user)),
+    ]
 
 
 def _json(value: object) -> bytes:

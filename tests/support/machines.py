@@ -38,10 +38,10 @@ def foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The machine, which later users may only read; the fixture's own value may still write."""
     opened = os.open
 
-    def refuse(path: str | os.PathLike[str], flags: int, *rest: int) -> int:
+    def refuse(path: str | os.PathLike[str], flags: int, *rest: int, dir_fd: int | None = None) -> int:
         if os.fspath(path) == str(machine.directory / "segment") and flags & os.O_RDWR:
             raise OSError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, flags, *rest)
+        return opened(path, flags, *rest, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refuse)
     return machine

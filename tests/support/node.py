@@ -205,12 +205,15 @@ class Node:
         name = str(self.faker.unique.slug())
         resources = {} if count is None else {"resources": {"limits": {RESOURCE: count}}}
         placement = {"nodeName": "node-1"} if bound else {}
-        manifest = {
+        manifest: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
             "spec": {"containers": [{"name": "c", "image": "none", **resources}], **placement, **spec},
         }
+        for kind in ("initContainers", "containers"):
+            for container in manifest["spec"].get(kind, ()):
+                container.setdefault("image", "none")
         self.store.create_pod(manifest)
         return name
 

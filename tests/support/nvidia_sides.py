@@ -159,7 +159,8 @@ class SidePlugin:
             self.config_file.write_text(config)
             self._variables.setdefault("CONFIG_FILE", str(self.config_file))
         self._kubelet = KubeletThread(self.sockets)
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[tuple[str, int], grpc.Channel] = {}
+        """A kubelet dials again for each registration: the server of the last one may still be ending."""
         self._streams: list[ListStream] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -309,11 +310,12 @@ class SidePlugin:
 
     def _stub(self, resource: str) -> Any:
         socket = self.sockets / f"nvidia-{resource.partition('/')[2]}.sock"
-        if resource not in self._channels:
+        registration = resource, sum(one.resource_name == resource for one in self._kubelet.seen)
+        if registration not in self._channels:
             channel = grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
             grpc.channel_ready_future(channel).result(LIMIT_S)
-            self._channels[resource] = channel
-        return real_stub(self._channels[resource], DEVICE_PLUGIN)
+            self._channels[registration] = channel
+        return real_stub(self._channels[registration], DEVICE_PLUGIN)
 
     def _close_channels(self) -> None:
         for stream in self._streams:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.patience import LIMIT_S
 
@@ -29,6 +30,18 @@ EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200" if os.environ.
 """Random examples of each test that compares with the real programs; CI has the time for eight times as many."""
 SEED = int(os.environ.get("SIMKUBELET_ORACLE_SEED", "20260801"))
 MEASURED = {"t", "us", "seen_t", "send_t", "took_ms", "took_us", "stop_us", "start_us"}
+
+
+def compared(**more: Any) -> settings:
+    """How a test draws what it asks ours and a real program; `more` are further settings of Hypothesis."""
+    return settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+        **more,
+    )
 
 
 def told(answer: Any, folder: Path) -> Any:

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +52,7 @@ class PageReader:
         elif KEEPS_RUNNING in block.notes:
             self._start(block)
         elif block.language == "python":
-            self._check(block, self._run([sys.executable, "-c", block.text]))
+            self._check(block, self._run(["python", "-c", block.text]))
         elif block.language == "sh":
             self._check(block, self._run(self._shell(block.text, is_kept=True)))
         else:

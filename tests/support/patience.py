@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LIMIT_S", "PROGRAM_LIMIT_S", "eventually", "until"]
+__all__ = ["ASKED_LIMIT_MS", "LIMIT_S", "PROGRAM_LIMIT_S", "eventually", "until"]
 
 LIMIT_S: Final = 120
 """A guard only, for a busy machine: nothing waits for it to pass."""
+ASKED_LIMIT_MS: Final = LIMIT_S * 900
+"""The same for a program that is asked to wait: it says what it saw before the one who asks gives up."""
 PROGRAM_LIMIT_S: Final = 500
 """The same for a program with much to do, as one that plays stories; pytest allows a test a little more."""
 _POLL_S: Final = 0.002

@@ -99,6 +99,10 @@ class FakeKubelet:
         async with asyncio.timeout(LIMIT_S):
             return await self.requests.get()
 
+    def forget(self) -> None:
+        """Ask for no registration that came until now."""
+        self.requests = asyncio.Queue()
+
     @property
     def registrations(self) -> int:
         """How many registrations were not asked for yet."""

@@ -5,14 +5,12 @@ They have the fields of all minors; a server leaves out those that its minor doe
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from hypothesis import strategies as st
+from tests.support.random_objects import Pool
 
-__all__ = ["WHOLE", "WHOLE_V1BETA1", "Change", "changed", "changes"]
+__all__ = ["OF_DEVICES", "WHOLE", "WHOLE_V1BETA1"]
 
 _SELECTORS: Final = [{"cel": {"expression": "device.driver == 'x'"}}]
 _NODES: Final = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]}
@@ -264,7 +262,6 @@ _TEXTS: Final = (
 )
 _NUMBERS: Final = (0, -1, 1, 2, 33)
 _QUANTITIES: Final = ("0", "1", "2", "3", "5", "80Gi", "1500m", "100", "1e3", "-1", "500m", "100u")
-_QUANTITY: Final = re.compile(r"-?\d+(\.\d+)?(Gi|Mi|m|u|e3)?")
 _TIMES_MORE: Final = (1, 4, 16, 40)
 _UNTOUCHED: Final = ("cel", "expression", "timeAdded", "lastTransitionTime", "allocationTimestamp")
 _NEVER_EMPTY: Final = ("devices", "sharedCounters", "bools", "ints", "strings", "versions")
@@ -274,70 +271,5 @@ _MAPS: Final = (
     *("nodeAllocatableResourceMappings", "nodeAllocatableResources"),
 )
 
-
-class Change(NamedTuple):
-    """A change of an object: where (modulo the number of its places), what, and with which value of a pool."""
-
-    place: int
-    what: str
-    value: int
-
-
-changes = st.lists(
-    st.builds(
-        Change, st.integers(0, 399), st.sampled_from(("out", "value", "value", "more", "empty")), st.integers(0, 79)
-    ),
-    max_size=4,
-)
-
-
-def changed(whole: Mapping[str, Any], drawn: Sequence[Change]) -> dict[str, Any]:
-    """An object in which fields are left out or have other values, lists their items again, and maps one more key."""
-    found = copy.deepcopy(dict(whole))
-    more = [change for change in drawn if change.what == "more"]
-    for change in drawn:
-        if change in more[1:]:
-            # Lists in long lists would be millions of items.
-            continue
-        places = [place for part in ("spec", "status") for place in _places(found.get(part))]
-        if places:
-            parent, key = places[change.place % len(places)]
-            _change(parent, key, change)
-    _leave_out_empty(found)
-    return found
-
-
-def _leave_out_empty(value: Any) -> None:
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _leave_out_empty(inner)
-    if isinstance(value, dict):
-        for name in _NEVER_EMPTY:
-            if value.get(name) == []:
-                del value[name]
-
-
-def _change(parent: Any, key: Any, change: Change) -> None:
-    old, is_empty = parent[key], change.what == "empty"
-    if change.what == "out":
-        del parent[key]
-    elif isinstance(old, bool):
-        parent[key] = not old
-    elif isinstance(old, int):
-        parent[key] = _NUMBERS[change.value % len(_NUMBERS)]
-    elif isinstance(old, str):
-        pool = _QUANTITIES if _QUANTITY.fullmatch(old) else _TEXTS
-        parent[key] = pool[change.value % len(pool)]
-    elif isinstance(old, list):
-        times = _TIMES_MORE[change.value % len(_TIMES_MORE)] if change.what == "more" else -is_empty
-        parent[key] = old * (1 + times)
-    elif isinstance(old, dict) and key in _MAPS:
-        one = next(iter(old.values()), "x")
-        parent[key] = {} if is_empty else {**old, _TEXTS[change.value % len(_TEXTS)]: copy.deepcopy(one)}
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        if key not in _UNTOUCHED:
-            yield value, key
-            yield from _places(inner)
+OF_DEVICES: Final = Pool(_TEXTS, _NUMBERS, _QUANTITIES, _TIMES_MORE, _MAPS, _UNTOUCHED, _NEVER_EMPTY)
+"""What their values may become."""

@@ -53,13 +53,13 @@ def entries(*events: Event) -> list[Entry]:
 
 
 PASSES = entries(
-    StepStarted(0, "the beginning"),
+    StepStarted(1, "the beginning"),
     KubeletStarted("node-1", "v1.34.4"),
     PluginStarted("mine", "node-1", 1),
     DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
-    ExpectationMet(0),
+    ExpectationMet(1),
 )
-FAILS = entries(StepStarted(0, "the beginning"), ExpectationFailed(0, ("capacity: expected 2; actual 0",)))
+FAILS = entries(StepStarted(1, "the beginning"), ExpectationFailed(1, ("capacity: expected 2; actual 0",)))
 
 
 @pytest.fixture

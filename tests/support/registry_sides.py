@@ -1,4 +1,4 @@
-"""Writes of objects of resource.k8s.io, answered by the real API server's code and by ours.
+"""Writes of objects, answered by the real API server's code and by ours.
 
 `ours` answers a command as ``tests/oracle/registry`` does; `comparable` leaves out what is not compared: dates, uids,
 and the order of what is wrong, which follows a Go map in part.
@@ -15,10 +15,16 @@ from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.registry.kinds import Kind, kind_named, kind_of_version
 from simkubelet.cluster.api.registry.registry import Registry, Write
 from simkubelet.cluster.api.registry.served import Served
+from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime, copied
+from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
 from simkubelet.cluster.strategies.dra.gates import gates_of
-from simkubelet.cluster.strategies.dra.rules import Rules
 from simkubelet.cluster.strategies.dra.strategies import device_strategies
+from simkubelet.cluster.strategies.nodes import NodeStrategy
+from simkubelet.cluster.strategies.pod.gates import pod_gates_of
+from simkubelet.cluster.strategies.pods import PodStrategy
+from simkubelet.cluster.strategies.rules import Rules
+from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.version import DEFAULT, version
 
@@ -54,13 +60,50 @@ GATES: Final = tuple(
 """Those that a server of the compared release can have on or off."""
 _KINDS: Final = {
     kind.kind: kind
-    for kind in (
-        kind_named(f"{plural}.resource.k8s.io")
-        for plural in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    for kind in map(
+        kind_named,
+        (
+            "deviceclasses.resource.k8s.io",
+            "resourceclaims.resource.k8s.io",
+            "resourceclaimtemplates.resource.k8s.io",
+            "resourceslices.resource.k8s.io",
+            "daemonsets.apps",
+            "namespaces",
+            "nodes",
+            "pods",
+        ),
     )
 }
 _ADMIN: Final = {"resource.kubernetes.io/admin-access": "true"}
+_DATES: Final = ("lastTransitionTime", "lastProbeTime")
 _OF_STORAGE: Final = ("uid", "creationTimestamp", "resourceVersion")
+
+
+class _UnadmittedPods(PodStrategy):
+    """The rules of pods without what admission plugins do."""
+
+    def admit(self, new: JSON) -> None:
+        pass
+
+    def admit_update(self, new: JSON, old: JSON) -> None:
+        pass
+
+
+class _UnadmittedNodes(NodeStrategy):
+    """The same of nodes."""
+
+    def admit(self, new: JSON) -> None:
+        pass
+
+
+def _strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
+    return {
+        **basic_strategies(RELEASE),
+        **device_strategies(objects, rules),
+        "daemonsets.apps": DaemonSetStrategy(rules),
+        "nodes": _UnadmittedNodes(rules),
+        "pods": _UnadmittedPods(objects, rules),
+    }
 
 
 def ours(command: Mapping[str, Any]) -> JSON:
@@ -70,15 +113,15 @@ def ours(command: Mapping[str, Any]) -> JSON:
     objects = Objects(WallTime(ManualClock()))
     for name, labels in (("default", {}), ("admin", _ADMIN)):
         objects.create(kind_named("namespaces").key("", name), {"metadata": {"labels": labels}})
-    by_default = gates_of(RELEASE, {})
+    by_default = gates_of(RELEASE, {}) | pod_gates_of(RELEASE, {})
     chosen = command.get("gates", {})
-    gates = {name for name in _OF_RELEASES if chosen.get(name, name in by_default)}
+    gates = {name for name in (*_OF_RELEASES, *by_default) if chosen.get(name, name in by_default)}
     write = Write()
-    registry = Registry(objects, device_strategies(objects, Rules(RELEASE, gates)))
+    registry = Registry(objects, _strategies(objects, Rules(RELEASE, gates)), RELEASE)
 
     def decoded(form: Kind, body: JSON) -> JSON:
         decoder = Decoder.of(form, "Ignore", [], Served.by(RELEASE))
-        found = form.to_stored(decoder.patched({"kind": kind.kind, **copied(body)}, ""))
+        found = {"metadata": {}, **form.to_stored(decoder.patched({"kind": kind.kind, **copied(body)}, ""))}
         registry.strategy(form).default(found)
         return found
 
@@ -95,9 +138,8 @@ def ours(command: Mapping[str, Any]) -> JSON:
             return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}
         new["metadata"].pop("resourceVersion", None)
         objects.create(kind.key(namespace, old["metadata"]["name"]), old)
-        kept = registry.update(
-            kind, namespace, old["metadata"]["name"], lambda _: new, write, status=command.get("status", False)
-        )
+        place = kind, namespace, old["metadata"]["name"]
+        kept = registry.update(*place, lambda _: new, write, subresource=command.get("subresource", ""))
         return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}
     except StatusError as refused:
         status = refused.status()
@@ -106,12 +148,21 @@ def ours(command: Mapping[str, Any]) -> JSON:
         return {**found, "causes": causes}
 
 
-def comparable(answer: Mapping[str, Any]) -> JSON:
-    """What both sides' answers must have in common."""
+def comparable(answer: Mapping[str, Any], *, without_zeros: bool = False) -> JSON:
+    """What both sides' answers must have in common.
+
+    Args:
+        answer: of one side.
+        without_zeros: fields that are zero, false or empty are none, which Go leaves out in part; warnings are not
+            compared, which are our own.
+    """
     if answer["ok"]:
         metadata = answer["object"]["metadata"]
         kept = {name: value for name, value in metadata.items() if name not in _OF_STORAGE}
-        return {"object": _plain({**answer["object"], "metadata": kept}), "warnings": answer.get("warnings") or []}
+        found = _plain({**answer["object"], "metadata": kept})
+        if without_zeros:
+            return {"object": _without_zeros(found)}
+        return {"object": found, "warnings": answer.get("warnings") or []}
     if "causes" not in answer:
         # It could not be read, in words that Go's JSON has.
         return {"ok": False}
@@ -120,8 +171,17 @@ def comparable(answer: Mapping[str, Any]) -> JSON:
 
 
 def _without_empty(message: str) -> str:
-    """A message in which an empty list or map, which Go keeps as one, is none."""
-    return message.replace("[]", "null").replace(":{}", ":null")
+    """A message in which an empty list or map, which Go keeps as one, is none; without what differs line by line."""
+    return (
+        message.partition("\n")[0].replace("[]", "null").replace(":{}", ":null").replace("value: {}:", "value: null:")
+    )
+
+
+def _without_zeros(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = {name: _without_zeros(inner) for name, inner in value.items() if name not in _DATES}
+        return {name: inner for name, inner in found.items() if inner}
+    return [_without_zeros(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -155,6 +155,14 @@ def daemon_set(made: World, name: str) -> None:
     made.create("daemonsets.apps", name, "default", spec=spec)
 
 
+async def deleted_namespaces(made: World) -> None:
+    for name in NAMES:
+        deletion = {"deletionTimestamp": made.objects.wall_time.now()}
+        status = {"phase": "Terminating"}
+        made.create("namespaces", name, metadata=deletion, spec={"finalizers": ["kubernetes"]}, status=status)
+    await made.clock.advance(5)
+
+
 async def killed_containers(made: World) -> None:
     runtime = made.kubelet._runtime
     start = runtime.start
@@ -192,7 +200,7 @@ async def publishers(made: World) -> None:
         made.create_node(name)
         cri = Cri(made.clock)
         config, state = KubeletConfig(name, MINOR), RuntimeState(cri, made.clock)
-        made.keep(NodePublisher(config, made.context, cri, state, is_new_node=False).run())
+        made.keep(NodePublisher(config, made.context, cri, state, is_new_node=False, boot_id="").run())
 
 
 async def leases(made: World) -> None:
@@ -402,7 +410,7 @@ CASES = {
         "simkubelet.cluster.controllers.garbage_collector.GarbageCollector._end_owner", each(leaving_owner)
     ),
     "garbage collection of an object": Case(
-        "simkubelet.cluster.controllers.garbage_collector.GarbageCollector._has_lost_all_owners", each(owned)
+        "simkubelet.cluster.controllers.garbage_collector.GarbageCollector._look_at", each(owned)
     ),
     "garbage collection of a pod": Case(
         "simkubelet.cluster.controllers.garbage_collector.PodGarbageCollector._delete", pods_of_a_node_that_is_gone
@@ -410,6 +418,9 @@ CASES = {
     "sync of a namespace": Case(
         "simkubelet.cluster.controllers.namespaces.NamespaceController._furnish",
         each(lambda made, name: made.create("namespaces", name)),
+    ),
+    "deletion of a namespace": Case(
+        "simkubelet.cluster.controllers.namespace_deletion.NamespaceDeletion._end", deleted_namespaces
     ),
     "sync of a ResourceClaim or of a pod with claims": Case(
         "simkubelet.cluster.controllers.resource_claims.ResourceClaimController._sync_pod",

@@ -183,8 +183,8 @@ def test_fidelity_page_names_modules_that_are_there():
     named = {module for row in fidelity_rows() for module in re.findall(r"`([\w/]+(?:\.py|\.c|\.yaml|/))`", row[2])}
 
     assert named
-    packages = [ROOT / "simkubelet", ROOT / "fakegpu"]
-    assert [module for module in sorted(named) if not any((folder / module).exists() for folder in packages)] == []
+    folders = [ROOT / "simkubelet", ROOT / "fakegpu", ROOT]
+    assert [module for module in sorted(named) if not any((folder / module).exists() for folder in folders)] == []
 
 
 def test_fidelity_page_names_tests_sequences_and_stories_that_are_there():
@@ -248,6 +248,47 @@ def test_tests_wait_as_long_as_patience_says():
 )
 def test_limit_of_its_own_is_found(line: str, is_found: bool):
     assert bool(limits_of_its_own(line)) is is_found
+
+
+def is_skipped_by_failures(body: list[ast.stmt]) -> bool:
+    """Whether something is done after a yield but what is checked, and not in a `finally`."""
+    for number, statement in enumerate(body):
+        yields = not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+            isinstance(node, ast.Yield) for node in ast.walk(statement)
+        )
+        if yields:
+            later = [one for one in body[number + 1 :] if not isinstance(one, ast.Assert)]
+            inner = [] if isinstance(statement, ast.Try) else getattr(statement, "body", [])
+            return bool(later) or is_skipped_by_failures(inner)
+    return False
+
+
+def test_what_tests_enter_is_left_when_they_fail():
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any("contextmanager" in ast.unparse(decorator) for decorator in node.decorator_list)
+        and is_skipped_by_failures(node.body)
+    ]
+
+    assert found == [], "what they leave open fails another test, when it is collected: use try and finally"
+
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ("yield; stop()", True),
+        ("with it:\n    yield\nstop()", True),
+        ("with it:\n    yield\n    stop()", True),
+        ("try:\n    yield\nfinally:\n    stop()", False),
+        ("yield; assert stopped", False),
+        ("start(); yield", False),
+    ],
+)
+def test_end_that_failures_skip_is_found(body: str, is_found: bool):
+    assert is_skipped_by_failures(ast.parse(body).body) is is_found
 
 
 def test_readme_of_a_package_links_to_no_file_of_the_repository() -> None:

@@ -4,7 +4,8 @@
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
 as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version, and so
-are the DRA manager, the API server's rules and the allocator where a version has none that serves the same interface.
+are the DRA manager, the API server's rules, the allocator and the scheduler's plugins where a version has none that
+serves the same interface.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -25,6 +26,7 @@ DEFAULT_MINOR = "1.34"
 FIRST_DRA_MINOR = "1.32"
 FIRST_ALLOCATOR_MINOR = "1.34"
 FIRST_REGISTRY_MINOR = "1.34"
+FIRST_SCORES_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
 
@@ -38,6 +40,8 @@ class Binaries(NamedTuple):
     dra: Path
     registry: Path
     allocator: Path
+    client: Path
+    scores: Path
 
 
 def find_go() -> str:
@@ -81,6 +85,11 @@ def dra(minor: str) -> Program:
     return _since("dra", FIRST_DRA_MINOR, minor)
 
 
+def client(minor: str) -> Program:
+    """Return how the program that calls as a kubelet calls is built for a minor; raises as `oracle`."""
+    return _program("client", PINS.modfile(minor), _flags(minor))
+
+
 def allocator(minor: str) -> Program:
     """Return how the allocator's oracle is built; raises as `oracle`."""
     return _since("allocator", FIRST_ALLOCATOR_MINOR, minor)
@@ -89,6 +98,11 @@ def allocator(minor: str) -> Program:
 def registry(minor: str) -> Program:
     """Return how the oracle with the API server's rules is built; raises as `oracle`."""
     return _since("registry", FIRST_REGISTRY_MINOR, minor)
+
+
+def scores(minor: str) -> Program:
+    """Return how the oracle of the scheduler's plugins is built; raises as `oracle`."""
+    return _since("scores", FIRST_SCORES_MINOR, minor)
 
 
 def sample_plugin() -> Program:
@@ -113,6 +127,8 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         dra(minor).build(go, CACHE / f"dra-{minor}"),
         registry(minor).build(go, CACHE / f"registry-{minor}"),
         allocator(minor).build(go, CACHE / f"allocator-{minor}"),
+        client(minor).build(go, CACHE / f"client-{minor}"),
+        scores(minor).build(go, CACHE / f"scores-{minor}"),
     )
 
 

@@ -67,6 +67,9 @@ TARGETS: Final = {target.tag: target for target in _targets()}
 """Platform tag -> target."""
 
 
+_ELF: Final = b"\x7fELF"
+
+
 class WheelError(Exception):
     """A wheel is not what its name says."""
 
@@ -131,13 +134,13 @@ def compiler_script(source: Path, target: Target) -> str:
 
 
 def check(wheel: Path, target: Target) -> None:
-    """Check that the libraries of a wheel run wherever pip installs it.
+    """Check that the libraries and programs of a wheel run wherever pip installs it.
 
     Raises:
         WheelError: With the library, and what is wrong with it.
     """
     with zipfile.ZipFile(wheel) as archive:
-        libraries = [name for name in archive.namelist() if ".so" in Path(name).suffixes]
+        libraries = [name for name in archive.namelist() if archive.open(name).read(len(_ELF)) == _ELF]
         if not libraries:
             raise WheelError(f"{wheel.name} has no library")
         for name in libraries:

@@ -22,6 +22,12 @@ from pathlib import Path
 
 from .text import ROOT, project_files
 
+_TEXTS = {
+    tokenize.STRING,
+    *(getattr(tokenize, name) for name in ("FSTRING_MIDDLE", "TSTRING_MIDDLE") if hasattr(tokenize, name)),
+}
+"""Since Python 3.12 a formatted string is several tokens."""
+
 DROPPED = {
     r"mend(?:s|ed|ing)?": "fix",
     r"befall(?:s|en|ing)?|befell": "affect, apply to",
@@ -121,7 +127,7 @@ def _python(text: str) -> str:
         end = starts[token.end[0] - 1] + token.end[1]
         if token.type == tokenize.COMMENT:
             spans.append((start + 1, end))
-        elif token.type == tokenize.STRING and any(first <= token.start < last for first, last in strings):
+        elif token.type in _TEXTS and any(first <= token.start < last for first, last in strings):
             inside = _STRING.fullmatch(token.string)
             spans.append((start + inside.start(2), start + inside.end(2)) if inside else (start, end))
         elif token.type == tokenize.NAME and token.string.startswith("test_"):

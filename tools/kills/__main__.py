@@ -1,4 +1,4 @@
-"""``python -m tools.kills``: kill -9 at random moments, again and again, and compare what is there with a journal.
+"""``python -m tools.kills``: kill -9 and other signals at random moments, and compare what is there with a journal.
 
 Prints a JSON line for each kind of process; the exit status is that of a failed verdict where something was lost.
 """
@@ -21,6 +21,7 @@ from .journal import Journal
 from .kubelet import kill_kubelets
 from .machine import kill_commands
 from .plugins import kill_plugins
+from .signals import signal_commands
 
 KINDS: Final[Mapping[str, Callable[[int, random.Random, Path, Journal], None]]] = {
     "kubelet": kill_kubelets,
@@ -28,6 +29,7 @@ KINDS: Final[Mapping[str, Callable[[int, random.Random, Path, Journal], None]]] 
     "fakegpu": kill_commands,
     "campaign": kill_campaigns,
     "joined": kill_joined_nodes,
+    "signals": signal_commands,
 }
 """Kind of process -> what kills so many of them, in a folder of its own."""
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of its own is made there

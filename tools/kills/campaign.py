@@ -22,7 +22,7 @@ _PLAYS_S: Final = 1.0
 """How long a process may run, from its beginning, or from the time at which it has written stories."""
 _GUARD_S: Final = 120.0
 _LOOK_S: Final = 0.05
-_MARK: Final = "SIMKUBELET_KILLS"
+MARK: Final = "SIMKUBELET_KILLS"
 _FAILED: Final = 1
 """The exit status of a campaign with findings."""
 
@@ -37,7 +37,7 @@ def kill_campaigns(kills: int, chance: random.Random, folder: Path, journal: Jou
             with _started(file, folder, campaign) as process:
                 begin, limit_s = process.began, _STARTS_S
                 if chance.random() >= 1 / 4:
-                    _wait(partial(_has_played, process, file, len(known)))
+                    wait_for(partial(_has_played, process, file, len(known)))
                     begin, limit_s = time.monotonic(), _PLAYS_S
                 status = process.wait_until(begin + chance.uniform(0, limit_s))
                 if status is None:
@@ -47,20 +47,20 @@ def kill_campaigns(kills: int, chance: random.Random, folder: Path, journal: Jou
                     journal.lose(f"campaign {campaign} ends with {status}: {process.end_of_log()}")
             known = _compare(file, known, journal)
     # Whatever a campaign starts inherits the mark.
-    _wait(lambda: not list(_marked(folder)))
-    journal.lose_each(f"process {pid} is left of a campaign" for pid in _marked(folder))
+    wait_for(lambda: not list(marked(folder)))
+    journal.lose_each(f"process {pid} is left of a campaign" for pid in marked(folder))
 
 
 def _started(file: Path, folder: Path, seed: int) -> Program:
     words = ["campaign", "--seed", seed, "--stories", _STORIES, "-n", 1, "--results", file, "--findings", folder]
-    return Program("simkubelet", words, folder / "log", environment={_MARK: str(folder)})
+    return Program("simkubelet", words, folder / "log", environment={MARK: str(folder)})
 
 
 def _has_played(process: Program, file: Path, before: int) -> bool:
     return process.wait_until(0) is not None or len(_numbers(file)) > before
 
 
-def _wait(is_so: Callable[[], bool]) -> None:
+def wait_for(is_so: Callable[[], bool]) -> None:
     limit = time.monotonic() + _GUARD_S
     while not is_so() and time.monotonic() < limit:
         time.sleep(_LOOK_S)
@@ -89,9 +89,9 @@ def _numbers(file: Path) -> list[int]:
             return []
 
 
-def _marked(folder: Path) -> Iterator[int]:
+def marked(folder: Path) -> Iterator[int]:
     """The processes that have the folder in their environment."""
-    entry = f"{_MARK}={folder}".encode()
+    entry = f"{MARK}={folder}".encode()
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if process.name.isdigit() and entry in (process / "environ").read_bytes().split(b"\0"):

@@ -1,5 +1,6 @@
 /* What each action changes in the state of its GPU, and the event it posts. */
 #include "control/actions.h"
+#include "core/mapping.h"
 #include "core/ring.h"
 #include "core/state_io.h"
 
@@ -138,7 +139,7 @@ int fg_act(struct fg_segment *segment, const struct fg_action *action, uint64_t 
     struct fg_gpu_state state;
     if (action->kind < FG_ACTION_HEAL || action->kind > FG_ACTION_EVENT)
         return -1;
-    if (action->gpu >= segment->gpu_count || fg_read_state(&segment->gpus[action->gpu], &state) != NVML_SUCCESS)
+    if (action->gpu >= fg_gpu_count(segment) || fg_read_state(&segment->gpus[action->gpu], &state) != NVML_SUCCESS)
         return -1;
     struct news news = apply(&state, action);
     fg_write_state(&segment->gpus[action->gpu], &state);

@@ -40,16 +40,24 @@ static void skip_what_the_ring_cannot_hold(struct fg_plan *plan, uint64_t now_us
 void fg_carry_out_plans(struct fg_segment *segment)
 {
     uint64_t now_us = fg_now_us();
-    struct fg_plan *plan;
-    while ((plan = next_plan(&segment->faults)) != NULL && plan->due_us <= now_us) {
-        skip_what_the_ring_cannot_hold(plan, now_us);
-        uint64_t due_us = plan->due_us;
-        fg_act(segment, &plan->action, due_us);
-        plan->due_us += plan->period_us;
-        if (plan->left != FG_FOR_EVER)
-            plan->left--;
-        if (plan->left == 0 || plan->period_us == 0)
-            plan->number = 0;
+    struct fg_plan *place;
+    /* Another process may write into the plans meanwhile: all of this is over after as many actions as plans can ask. */
+    for (unsigned int done = 0; done < FG_PLANS_MAX * FG_EVENTS_MAX; done++) {
+        if ((place = next_plan(&segment->faults)) == NULL || place->due_us > now_us)
+            break;
+        struct fg_plan plan = *place;
+        if (plan.due_us > now_us || plan.left == 0 || plan.period_us > FG_FOR_EVER - now_us) {
+            place->number = 0; /* no such plan was ever added */
+            continue;
+        }
+        skip_what_the_ring_cannot_hold(&plan, now_us);
+        fg_act(segment, &plan.action, plan.due_us);
+        plan.due_us += plan.period_us;
+        if (plan.left != FG_FOR_EVER)
+            plan.left--;
+        if (plan.left == 0 || plan.period_us == 0)
+            plan.number = 0;
+        *place = plan;
     }
     publish_next_due(segment);
 }

@@ -76,6 +76,7 @@ static uint64_t delay_us(const struct fg_rule *rule, uint32_t share)
     uint64_t last_share = 0, last_us = rule->delay_us[0];
     for (unsigned int point = 0; point < rule->delay_count && point < FG_DELAY_POINTS; point++) {
         uint64_t next_share = rule->delay_share[point], next_us = rule->delay_us[point];
+        next_us = next_us > last_us ? next_us : last_us;
         if (share <= next_share && next_share > last_share)
             return last_us + (next_us - last_us) * (share - last_share) / (next_share - last_share);
         last_share = next_share;

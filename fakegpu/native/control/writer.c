@@ -8,6 +8,7 @@
 #include "control/rules.h"
 #include "core/clock.h"
 #include "core/live.h"
+#include "core/mapping.h"
 #include "core/ring.h"
 
 static int status_of(nvmlReturn_t result)
@@ -15,24 +16,44 @@ static int status_of(nvmlReturn_t result)
     return result == NVML_SUCCESS ? 0 : -1;
 }
 
+FG_EXPORT int fakegpu_add_mapping(const struct fg_segment *segment, uint32_t gpus)
+{
+    return fg_mapping_add(segment, gpus) ? 0 : -1;
+}
+
+FG_EXPORT void fakegpu_remove_mapping(const struct fg_segment *segment)
+{
+    fg_mapping_remove(segment);
+}
+
+/* A copy of a state as a status: -2 where somebody wrote over it. */
+static int status_of_copy(nvmlReturn_t result, const struct fg_gpu_state *state)
+{
+    return result != NVML_SUCCESS ? -1 : fg_is_sound(state) ? 0 : -2;
+}
+
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    return gpu < segment->gpu_count ? status_of(fg_read_state(&segment->gpus[gpu], state)) : -1;
+    if (gpu >= fg_gpu_count(segment))
+        return -1;
+    return status_of_copy(fg_read_state(&segment->gpus[gpu], state), state);
 }
 
 FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    return gpu < segment->gpu_count ? status_of(fg_read_live(&segment->gpus[gpu], state)) : -1;
+    if (gpu >= fg_gpu_count(segment))
+        return -1;
+    return status_of_copy(fg_read_live(&segment->gpus[gpu], state), state);
 }
 
 FG_EXPORT int fakegpu_count_energy(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    return gpu < segment->gpu_count ? status_of(fg_count_energy(&segment->gpus[gpu], &state->power)) : -1;
+    return gpu < fg_gpu_count(segment) ? status_of(fg_count_energy(&segment->gpus[gpu], &state->power)) : -1;
 }
 
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state)
 {
-    if (gpu >= segment->gpu_count)
+    if (gpu >= fg_gpu_count(segment))
         return -1;
     fg_write_state(&segment->gpus[gpu], state);
     return 0;
@@ -40,7 +61,7 @@ FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, cons
 
 FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *event)
 {
-    if (event->gpu >= segment->gpu_count || __builtin_popcountll(event->type) != 1)
+    if (event->gpu >= fg_gpu_count(segment) || __builtin_popcountll(event->type) != 1)
         return -1;
     struct fg_event stamped = *event;
     stamped.timestamp_us = fg_now_us();
@@ -86,7 +107,7 @@ FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck)
 
 FG_EXPORT int fakegpu_end_processes(struct fg_segment *segment, uint32_t gpu, uint32_t pid)
 {
-    return gpu < segment->gpu_count ? status_of(fg_end_processes(&segment->gpus[gpu], pid)) : -1;
+    return gpu < fg_gpu_count(segment) ? status_of(fg_end_processes(&segment->gpus[gpu], pid)) : -1;
 }
 
 FG_EXPORT int fakegpu_mig_create(struct fg_gpu_state *state, uint32_t profile, uint32_t start, uint32_t *id)

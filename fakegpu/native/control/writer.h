@@ -23,7 +23,12 @@ FG_EXPORT const struct fg_layout_entry *fakegpu_layout(void);
 /* Names of the implemented NVML functions, separated by newlines. Generated. */
 FG_EXPORT const char *fakegpu_implemented(void);
 
-/* Copies one GPU's state in force. */
+/* Records a mapping of so many GPUs, before any other call with it, and forgets it, before it is unmapped: see
+ * mapping.h. */
+FG_EXPORT int fakegpu_add_mapping(const struct fg_segment *segment, uint32_t gpus);
+FG_EXPORT void fakegpu_remove_mapping(const struct fg_segment *segment);
+
+/* Copies one GPU's state in force. This and the next return -2 for a state that no machine is made with. */
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
 /* The same with the figures of this moment: of its load, its processes and its energy. */

@@ -8,6 +8,7 @@
 #include "core/live.h"
 #include "core/alive.h"
 #include "core/clock.h"
+#include "core/mapping.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -38,7 +39,8 @@ static uint64_t elapsed_ms(uint64_t since_ns)
 
 static uint64_t between(uint64_t from, uint64_t to, double share)
 {
-    return (uint64_t)((double)from + ((double)to - (double)from) * share + 0.5);
+    double value = (double)from + ((double)to - (double)from) * share + 0.5;
+    return value <= 0 ? 0 : value < 0x1p63 ? (uint64_t)value : UINT64_C(1) << 63;
 }
 
 static struct fg_frame blend(const struct fg_frame *from, const struct fg_frame *to, double share)
@@ -102,7 +104,8 @@ static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load
 
 static nvmlReturn_t read_moment(const struct fg_gpu *gpu, uint64_t ago_ms, struct moment *moment)
 {
-    const struct fg_bank *banks = (const struct fg_bank *)((const char *)gpu + gpu->banks_at);
+    const struct fg_bank *banks = fg_banks_of(gpu);
+    FG_REQUIRE(banks != NULL, NVML_ERROR_UNKNOWN);
     for (unsigned int attempt = 0; attempt < FG_READ_ATTEMPTS; attempt++) {
         uint32_t sequence = __atomic_load_n(&gpu->sequence, __ATOMIC_ACQUIRE);
         const struct fg_gpu_state *state = &gpu->states[sequence & 1u];
@@ -133,7 +136,8 @@ static uint64_t drawn_mj(const struct fg_bank *bank, const struct fg_load *load,
 
 nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power)
 {
-    const struct fg_bank *banks = (const struct fg_bank *)((const char *)gpu + gpu->banks_at);
+    const struct fg_bank *banks = fg_banks_of(gpu);
+    FG_REQUIRE(banks != NULL, NVML_ERROR_UNKNOWN);
     struct fg_power set;
     struct fg_load load;
     for (unsigned int attempt = 0; attempt < FG_READ_ATTEMPTS; attempt++) {

@@ -4,8 +4,6 @@
 
 #include "core/state_io.h"
 
-#define FG_IS_TOPIC(name) (offset == offsetof(struct fg_gpu_state, name) && size == sizeof(((struct fg_gpu_state *)0)->name))
-
 /* The bits of live_topics that concern a topic, zero for topics that change only when they are set. The compiler
  * computes the result of every call. */
 static inline uint32_t fg_live_bits(size_t offset, size_t size)

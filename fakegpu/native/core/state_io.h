@@ -6,9 +6,10 @@
 
 #include "core/result.h"
 #include "core/layout.h"
+#include "core/sanitize.h"
 
 /* A write replaces the copy in force in well under a microsecond, so only a storm of writes makes a reader retry. */
-#define FG_READ_ATTEMPTS 1000000u
+#define FG_READ_ATTEMPTS 20000u
 
 #ifdef __clang__
 #define FG_UNROLL _Pragma("unroll")
@@ -28,8 +29,10 @@ static inline nvmlReturn_t fg_read(const struct fg_gpu *gpu, size_t offset, void
             ((fg_word *)out)[word] = __atomic_load_n(&source[word], __ATOMIC_RELAXED);
         *is_lost = __atomic_load_n(&state->fault.is_lost, __ATOMIC_RELAXED) != 0;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__builtin_expect(__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence, 1))
+        if (__builtin_expect(__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence, 1)) {
+            fg_sanitize(offset, size, out);
             return NVML_SUCCESS;
+        }
     }
     return NVML_ERROR_UNKNOWN;
 }

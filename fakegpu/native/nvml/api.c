@@ -9,7 +9,9 @@ nvmlReturn_t fg_answer_text(const char *text, size_t size, char *out, unsigned i
 {
     size_t characters = strnlen(text, size - 1);
     FG_REQUIRE(characters < length, NVML_ERROR_INSUFFICIENT_SIZE);
-    memcpy(out, text, characters);
+    /* Callers decode texts, which a driver has in ASCII alone. */
+    for (size_t index = 0; index < characters; index++)
+        out[index] = (unsigned char)text[index] < 0x80 ? text[index] : '?';
     out[characters] = '\0';
     return NVML_SUCCESS;
 }

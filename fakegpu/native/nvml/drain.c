@@ -9,7 +9,7 @@
 /* Any GPU of the machine, also one that this process does not see. */
 static const struct fg_gpu *gpu_at(const struct fg_segment *segment, const nvmlPciInfo_t *address)
 {
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
+    for (unsigned int index = 0; index < fg_attached_gpus; index++) {
         const struct fg_gpu *gpu = &segment->gpus[index];
         struct fg_pci pci;
         bool is_lost;
@@ -95,7 +95,7 @@ FG_API nvmlDeviceDiscoverGpus(nvmlPciInfo_t *address)
     FG_REQUIRE(geteuid() == 0, NVML_ERROR_NO_PERMISSION);
     FG_TRY(fg_writable_open(segment, &writable));
     struct fg_gpu_state state;
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
+    for (unsigned int index = 0; index < fg_attached_gpus; index++) {
         struct fg_gpu *gpu = &writable.segment->gpus[index];
         if (fg_read_state(gpu, &state) != NVML_SUCCESS || !state.fault.is_unplugged || !is_at(&state.pci, address))
             continue;

@@ -110,11 +110,11 @@ FG_API nvmlEventSetCreate(nvmlEventSet_t *handle)
     struct nvmlEventSet_st *set = claim_set();
     FG_REQUIRE(set != NULL, NVML_ERROR_INSUFFICIENT_RESOURCES);
     uint32_t closed = __atomic_load_n(&set->state, __ATOMIC_RELAXED) & ~PHASE_MASK;
-    if (!make_room(set, segment->gpu_count)) {
+    if (!make_room(set, fg_attached_gpus)) {
         __atomic_store_n(&set->state, closed, __ATOMIC_RELEASE);
         return NVML_ERROR_MEMORY;
     }
-    uint64_t head = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE);
+    uint64_t head = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE) & NUMBER_MASK;
     __atomic_store_n(&set->cursor, tag_of(closed) | head, __ATOMIC_RELEASE);
     __atomic_store_n(&set->state, closed | OPEN, __ATOMIC_SEQ_CST);
     /* Either the last nvmlShutdown sees the set open, or we see that the session is over. */
@@ -154,7 +154,7 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
     FG_READ(gpu, fault, fault);
     FG_REQUIRE((types & ~(fault.supported_events | NO_TYPES)) == 0, NVML_ERROR_NOT_SUPPORTED);
     uint64_t *wanted_from = &handle->wanted_from[(size_t)fg_index_of(segment, gpu) * EVENT_BITS];
-    uint64_t now = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE);
+    uint64_t now = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE) & NUMBER_MASK;
     for (unsigned int bit = 0; bit < EVENT_BITS; bit++) {
         /* A set that registers for any event receives the loss of the GPU too. */
         bool is_asked = bit == LOST_BIT ? types != 0 : (types >> bit & 1u) != 0;
@@ -165,10 +165,9 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
 }
 
 /* A process that may not monitor all instances receives only events of whole GPUs. */
-static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment *segment, uint64_t number,
-                      const struct fg_event *event)
+static bool is_wanted(const struct nvmlEventSet_st *set, uint64_t number, const struct fg_event *event)
 {
-    if (event->type == 0 || event->gpu >= segment->gpu_count)
+    if (event->type == 0 || event->gpu >= fg_attached_gpus)
         return false;
     unsigned int bit = (unsigned int)__builtin_ctzll(event->type);
     if (event->type == FG_EVENT_GPU_LOST)
@@ -180,26 +179,27 @@ static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment
     return number >= __atomic_load_n(&set->wanted_from[(size_t)event->gpu * EVENT_BITS + bit], __ATOMIC_RELAXED);
 }
 
-/* Takes the next event that the set of generation `tag` wants. Every turn moves the cursor on, so this ends even while
- * events keep coming. */
+/* Takes the next event that the set of generation `tag` wants. It ends even while events keep coming, or somebody writes
+ * over the number of the last one. */
 static bool take_event(struct nvmlEventSet_st *set, uint64_t tag, const struct fg_segment *segment,
                        struct fg_event *taken)
 {
     const struct fg_ring *ring = &segment->ring;
-    for (;;) {
+    for (unsigned int turn = 0; turn < 2 * FG_EVENTS_MAX; turn++) {
         uint64_t cursor = __atomic_load_n(&set->cursor, __ATOMIC_ACQUIRE);
         uint64_t next = cursor & NUMBER_MASK;
-        uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE);
+        uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE) & NUMBER_MASK;
         if ((cursor & ~NUMBER_MASK) != tag || next >= head)
             return false;
         uint64_t number = head - next > FG_EVENTS_MAX ? head - FG_EVENTS_MAX : next;
-        bool is_for_us = fg_copy_event(ring, number, taken) && is_wanted(set, segment, number, taken);
+        bool is_for_us = fg_copy_event(ring, number, taken) && is_wanted(set, number, taken);
         /* Two threads may wait on one set: only the one that moves the cursor has the event. */
         bool is_ours = __atomic_compare_exchange_n(&set->cursor, &cursor, tag | (number + 1), false, __ATOMIC_ACQ_REL,
                                                    __ATOMIC_RELAXED);
         if (is_ours && is_for_us)
             return true;
     }
+    return false;
 }
 
 /* Sleeps until a word differs from what was seen of it. 0, or what ended the sleep instead: ETIMEDOUT at the deadline,

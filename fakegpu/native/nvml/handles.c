@@ -7,7 +7,7 @@ const struct fg_gpu *fg_part_of(const struct fg_segment *segment, const void *ha
 {
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)segment->gpus;
     uintptr_t gpu = offset / sizeof(struct fg_gpu), place = offset % sizeof(struct fg_gpu);
-    if (gpu >= segment->gpu_count || place < first || place - first >= count)
+    if (gpu >= fg_attached_gpus || place < first || place - first >= count)
         return NULL;
     *number = (unsigned int)(place - first);
     return &segment->gpus[gpu];

@@ -10,6 +10,7 @@
 
 #include "core/result.h"
 #include "core/layout.h"
+#include "core/segment.h"
 
 enum { FG_AT_MIG_DEVICES = 8, FG_AT_GPU_INSTANCES = 16, FG_AT_COMPUTE_INSTANCES = 40 };
 
@@ -21,7 +22,7 @@ _Static_assert(FG_AT_COMPUTE_INSTANCES + FG_COMPUTE_INSTANCES <= 64, "handles en
 static inline const struct fg_gpu *fg_gpu_of(const struct fg_segment *segment, nvmlDevice_t device)
 {
     uintptr_t offset = (uintptr_t)device - (uintptr_t)segment->gpus;
-    if (offset % sizeof(struct fg_gpu) != 0 || offset / sizeof(struct fg_gpu) >= segment->gpu_count)
+    if (offset % sizeof(struct fg_gpu) != 0 || offset / sizeof(struct fg_gpu) >= fg_attached_gpus)
         return NULL;
     const struct fg_gpu *gpu = (const struct fg_gpu *)device;
     if (gpu == NULL)

@@ -29,6 +29,7 @@ static nvmlReturn_t read_instance(const char *function, nvmlDevice_t device, boo
     FG_TRY(fg_apply_faults(segment, gpu, function));
     FG_READ(gpu, memory, memory);
     FG_READ(gpu, mig, mig);
+    FG_REQUIRE(mig.compute_instances[slot].is_here, NVML_ERROR_INVALID_ARGUMENT);
     FG_TRY(fg_processes_alive(gpu, &users));
     unsigned int id = mig.compute_instances[slot].gpu_instance;
     const struct fg_mig_profile *profile = &mig.profiles[mig.gpu_instances[id].profile];

@@ -38,7 +38,7 @@ nvmlReturn_t fg_find_devices(const struct fg_segment *segment)
     if (fg_is_confined && (folder == NULL || strcmp(folder, wanted) != 0))
         folder = strdup(wanted);
     FG_REQUIRE(!fg_is_confined || folder != NULL, NVML_ERROR_MEMORY);
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
+    for (unsigned int index = 0; index < fg_attached_gpus; index++) {
         FG_READ_EVEN_IF_LOST(&segment->gpus[index], fault, fault);
         FG_READ_EVEN_IF_LOST(&segment->gpus[index], modes, modes);
         FG_READ_EVEN_IF_LOST(&segment->gpus[index], identity, identity);

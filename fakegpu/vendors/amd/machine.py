@@ -22,11 +22,11 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from ...errors import InputError
-from ...files.traps import refuse_traps
+from ...files.inside import read_inside, write_inside
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
@@ -149,15 +149,11 @@ def remove_amd(root: Path) -> None:
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:
     """What the exporter reports of the device ``name`` from its next answer on."""
-    refuse_traps(root)
     _write_health(root, name, HEALTHY if healthy else UNHEALTHY)
 
 
 def _write_health(root: Path, name: str, said: str) -> None:
-    folder = root / HEALTH
-    draft = folder / f".{name}"
-    draft.write_text(said, encoding="ascii")
-    draft.replace(folder / name)
+    write_inside(root, PurePath(HEALTH, name), said)
 
 
 def health(root: Path) -> dict[str, str]:
@@ -169,8 +165,9 @@ def health(root: Path) -> dict[str, str]:
     folder = root / HEALTH
     if not folder.is_dir():
         raise InputError(f"no AMD GPUs in {root}: `fakegpu amd up --dir {root}` makes some")
-    files = (path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file())
-    return {path.name: path.read_text("ascii") for path in files}
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    read = ((name, read_inside(root, PurePath(HEALTH, name))) for name in names)
+    return {name: said for name, said in read if said is not None}
 
 
 def _refuse_taken(system: Path, devices: Sequence[AmdDevice]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from ...command.options import EnvironmentOption, go_bool_option
+from ...command.options import EnvironmentOption, FilePath, go_bool_option
 from .settings import FileSettings, NvidiaSettings, SettingsError, Sharing, split_list
 
 __all__ = ["GivenSettings", "given_settings", "settings_flags"]
@@ -284,11 +284,14 @@ _FLAGS: Sequence[_Flag[Any]] = (
         metavar="DIR",
         help="Where to write CDI specifications; empty: write none. The original does not have this option.",
     ),
-    _text(
+    click.option(
         "--config-file",
-        variables=["CONFIG_FILE"],
+        cls=EnvironmentOption,
+        envvar="CONFIG_FILE",
+        show_envvar=True,
+        type=FilePath(),
         default="",
         metavar="FILE",
-        text="A file with settings in YAML or JSON; read again at every start.",
+        help="A file with settings in YAML or JSON; read again at every start.",
     ),
 )

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...command.options import on_host
 from ...nvml.nvml import Nvml, NvmlError, session
 from .discovery import DiscoveryError, visible_gpus
 
@@ -51,14 +52,18 @@ _LIBRARY_FOLDERS: Final = (
 
 
 class DriverRoot(NamedTuple):
-    """The folder `path` of the node, whose root file system is seen at `host_root`; it need not be there."""
+    """The folder `path` of the node, whose root file system is seen at `host_root`; it need not be there.
+
+    Libraries are not loaded from below it unless `has_libraries`.
+    """
 
     path: str
     host_root: Path
+    has_libraries: bool = True
 
     def file(self, path: str) -> Path:
         """Where this process sees a file below the driver's root."""
-        return self.host_root / self.path.lstrip("/") / path.lstrip("/")
+        return on_host(self.host_root, f"{self.path}/{path}")
 
     @property
     def dev_root(self) -> str:
@@ -67,7 +72,7 @@ class DriverRoot(NamedTuple):
 
     def library(self, name: str) -> str:
         """Return what to ask the loader for: a library's path if it exists below this root, else its name."""
-        if self.path in ("", "/"):
+        if self.path in ("", "/") or not self.has_libraries:
             return name
         for folder in _LIBRARY_FOLDERS:
             found = self.file(f"{folder}/{name}")

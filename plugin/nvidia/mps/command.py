@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ...command.options import CommonOptions, EnvironmentOption, common_options
+from ...command.options import CommonOptions, EnvironmentOption, FilePath, common_options
 from ...command.plugin_command import PluginCommand
 from ...command.pod_needs import PodNeeds
 from ..config.flags import given_settings
@@ -48,6 +48,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     cls=EnvironmentOption,
     envvar="CONFIG_FILE",
     show_envvar=True,
+    type=FilePath(),
     default="",
     metavar="FILE",
     help="The file with the plugin's settings.",

@@ -71,11 +71,12 @@ async def process(*argv: str, has_input: bool = True) -> AsyncIterator[asyncio.s
     """
     starting = asyncio.ensure_future(_started(argv, has_input))
     try:
-        running = await asyncio.shield(starting)
+        await asyncio.wait([starting])
     except asyncio.CancelledError:
         # A start that is cancelled half way would wait until nobody of the command's children writes any more.
         await _end(await starting)
         raise
+    running = starting.result()
     try:
         yield running
     finally:

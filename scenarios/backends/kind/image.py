@@ -42,6 +42,8 @@ _OURS: Final = (
     "simkubelet/model/__init__.py",
     "simkubelet/model/errors.py",
     "simkubelet/model/resources.py",
+    "simkubelet/model/short_texts.py",
+    "simkubelet/model/words.py",
     "simkubelet/runtime/__init__.py",
     "simkubelet/runtime/cri_call.py",
     "fakegpu",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
-from simkubelet.cluster import Store
+from simkubelet.cluster import Store, check_selectors
+from simkubelet.model.errors import HostError
 
 from ...story.model import Scenario
+from ...story.part import Capability
 from .cluster import SimCluster
 from .world import SimulatedWorld
 
@@ -24,6 +27,17 @@ class SimBackend(SimulatedWorld):
         self._cluster: SimCluster = SimCluster(
             first.kubernetes, first.feature_gates, scenario.runtime_config, uses_api, scenario.has_claims, *tools
         )
+
+    @cached_property
+    def remedies(self) -> Mapping[Capability, str]:
+        """What this machine lacks for the nodes of this story, and for its cluster; see `Backend`."""
+        found = dict(super().remedies)
+        if Capability.DEVICE_SELECTORS in self._scenario.needed:
+            try:
+                check_selectors()
+            except HostError as error:
+                found[Capability.DEVICE_SELECTORS] = str(error)
+        return found
 
     @property
     def store(self) -> Store:

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +72,8 @@ from ..world.plugins import SimPlugins
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
 from .patience import FairTime, all_listed, settled
 
+_QUICK_ARE_BACK_WITHIN_S: Final = 0.3
+_BACK_WITHIN_S: Final = 2.0
 _ALL_BACK_WITHIN_S: Final = 20.0
 
 
@@ -189,9 +190,12 @@ class Pauses:
 
 
 def story_pauses(node: str, trace: Trace) -> Pauses:
-    """The pauses of a story: until nothing happens, and before the next start until the plugins are back.
+    """The pauses of a story: until the plugins are back and nothing happens, and before the next start until they are.
 
-    Once some do not come back, or the restarts together have taken twenty seconds, the next start waits for none.
+    A kubelet takes its pods no sooner than a few tenths of a second after it serves; in that time the plugins that it
+    had come back, but not one that waits by design. On a busy machine they take longer, and so does the pause.
+    Before the next of several starts each has longer, but once some do not come back, or the restarts together have
+    taken twenty seconds, the next start waits for none.
 
     Args:
         node: The kubelet's.
@@ -200,12 +204,16 @@ def story_pauses(node: str, trace: Trace) -> Pauses:
     awaited = frozenset(one.resource for one in trace.of(DevicesListed) if one.node == node)
     all_together = FairTime(_ALL_BACK_WITHIN_S)
 
+    async def until_quiet() -> None:
+        await all_listed(trace, node, awaited, _QUICK_ARE_BACK_WITHIN_S)
+        await settled(trace)
+
     async def until_back() -> None:
         nonlocal awaited
-        if all_together.left() <= 0 or not await all_listed(trace, node, awaited):
+        if all_together.left() <= 0 or not await all_listed(trace, node, awaited, _BACK_WITHIN_S):
             awaited = frozenset()
 
-    return Pauses(partial(settled, trace), until_back)
+    return Pauses(until_quiet, until_back)
 
 
 async def change_kubelet(
@@ -243,6 +251,7 @@ async def change_kubelet(
             await kubelet.start(pauses.last)
         case RebootNode(plugins=named, pods=pods):
             ran = await plugins.power_off(node.name)
+            await node.end_strays()
             node.lose_memory()
             trace.append(NodeRebooted(node.name))
             await kubelet.reboot(pods)

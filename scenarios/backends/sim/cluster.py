@@ -155,7 +155,7 @@ class SimCluster:
         observe: Observer,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        self.api = Store(Objects(WallTime(clock)), observe)
+        self.api = Store(Objects(WallTime(clock)), observe, gates=gates)
         self._version = version(kubernetes)
         self._gates = gates
         self._runtime_config = runtime_config

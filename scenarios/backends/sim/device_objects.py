@@ -42,7 +42,7 @@ class SimulatedDeviceObjects:
         self._store = store
         self._version = version
         self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates)
-        self._registry = Registry(store.objects, all_strategies(store.objects, version, gates))
+        self._registry = Registry(store.objects, all_strategies(store.objects, version, gates), version)
         self._registry.create(kind_named("namespaces"), "", {"metadata": {"name": _NAMESPACE}})
 
     def works(self, clock: Clock) -> list[Coroutine[Any, Any, None]]:
@@ -72,9 +72,8 @@ class SimulatedDeviceObjects:
                         await self._until_gone(kind.key(_NAMESPACE, action.claim))
                 case ReportConditions():
                     kind = kind_named("resourceclaims.resource.k8s.io")
-                    self._registry.update(
-                        kind, _NAMESPACE, action.claim, lambda claim: self._reported(action, claim), status=True
-                    )
+                    place = kind, _NAMESPACE, action.claim
+                    self._registry.update(*place, lambda claim: self._reported(action, claim), subresource="status")
         except StatusError as error:
             raise InputError(f"{action.title}: {error}") from None
         except TimeoutError:

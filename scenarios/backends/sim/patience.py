@@ -4,7 +4,8 @@ How long processes take depends on the machine as much as on them, so less time 
 want to run than there are cores. But a user waits for the story, so a wait ends in real time too: after three times
 its length, as on a machine with three threads for each core, which is what builds and test suites make of one. A wait
 has ten seconds in any case, the default of an expectation: even a short wait has to cover the start of a process, and
-that takes seconds on a machine which is that busy.
+that takes seconds on a machine which is that busy. A wait that came to its end so with less than a quarter of its time
+says nothing about the plugin.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _FROM_PROCESSES: Final = frozenset(
     )
 )
 """What real processes did, in their own time; the other kinds can all follow from node time alone."""
-_SLOWEST: Final = 0.1
+_SLOWEST: Final = 0.05
 """The pace, compared with real time, below which it never goes."""
 _MOST_TIMES: Final = 3.0
 _ALWAYS_S: Final = 10.0
@@ -90,12 +91,12 @@ async def settled(trace: Trace) -> None:
             break
 
 
-async def all_listed(trace: Trace, node: str, resources: Collection[str]) -> bool:
+async def all_listed(trace: Trace, node: str, resources: Collection[str], within_s: float) -> bool:
     """Wait until plugins of all these resources have sent the node's kubelet a list from now on; whether they have.
 
-    They have two seconds, as `FairTime` has them.
+    They have `within_s` seconds, as `FairTime` has them.
     """
-    real_time = FairTime(_SETTLES_WITHIN_S)
+    real_time = FairTime(within_s)
     seen = len(trace)
     missing = set(resources)
     while missing and real_time.left() > 0:
@@ -162,6 +163,11 @@ class SimPatience:
         if await self._happens_within(_IDLE_S):
             return True
         return await self._leap() or await self._happens_within(_LOOK_S) or not self._is_over()
+
+    @property
+    def is_starved(self) -> bool:
+        """See `Patience`."""
+        return self._real_time.is_starved()
 
     async def _happens_within(self, limit_s: float) -> bool:
         if self._is_over():
@@ -236,6 +242,10 @@ class FairTime:
     def is_latest_end(self) -> bool:
         """Whether the wait is over however busy the machine is."""
         return self._now() >= self._over_at
+
+    def is_starved(self) -> bool:
+        """Whether it is over because of the latest end, with less than a quarter of the time that it was to have."""
+        return self.is_latest_end() and self._seconds < self._limit_s / 4
 
 
 class Starts:

@@ -33,7 +33,7 @@ from simkubelet.model.events import (
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.node import NodeContext
-from simkubelet.runtime import check_bubblewrap
+from simkubelet.runtime import check_containers
 
 from ...evaluation.verdict import is_failure
 from ...story.model import Scenario
@@ -120,9 +120,9 @@ class SimulatedWorld:
         """
         nodes = self._scenario.nodes
         plugins = [spec for spec in self._scenario.plugins if spec.name not in self._plugin_commands]
-        checks: dict[Capability, Callable[[], None]] = {}
+        checks: dict[Capability, Callable[[], object]] = {}
         if any(node.runtime is Runtime.PROCESS for node in nodes):
-            checks[Capability.PROCESS_RUNTIME] = check_bubblewrap
+            checks[Capability.PROCESS_RUNTIME] = check_containers
         if any(needs_view(node, plugin) for node in nodes for plugin in plugins):
             checks[Capability.NODE_VIEW] = check_sandbox
         found: dict[Capability, str] = {}
@@ -336,7 +336,7 @@ class SimulatedWorld:
             for kubelet in self._kubelets.values():
                 stack.push_async_callback(kubelet.close)
             for node in self._nodes.values():
-                stack.callback(node.close)
+                stack.push_async_callback(node.close)
             for agent in self._agents.values():
                 stack.callback(agent.close)
             for task in self._tasks:

@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.node_tree import remove_folder
+from simkubelet.node_tree import MOST_LEFT_LEVELS, remove_folder
 
 MARK: Final = ".simkubelet"
 """The file in a folder that says that it is ours."""
@@ -30,8 +30,13 @@ PREFIX: Final = "sk-"
 CAMPAIGN_PREFIX: Final = "sk-camp-"
 """Of the folder of a campaign."""
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of its own is made there
+ROOM_BYTES: Final = 1 << 30
+"""What has to be free in memory for folders to be made there."""
 
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 _TEXT: Final = b"# Made by simkubelet, which removes this folder with all that is in it.\n"
+_SYSTEMS: Final = Path("/tmp")  # noqa: S108  # only compared
+_TEMPORARY: Final = ("TMPDIR", "TEMP", "TMP")
 _NAME: Final = re.compile(r"sk-(camp-)?[a-z0-9_]{8}")
 _KEPT: Final = 10
 _EMPTY_FOR_S: Final = 3600.0
@@ -106,15 +111,16 @@ def new_folder(base: Path | None, prefix: str = PREFIX) -> OwnFolder:
     """Make a new folder.
 
     Args:
-        base: Where; it is made where it does not exist. The system's place for temporary files where it is None; there
-            all but the newest of those that earlier processes have left are removed.
+        base: Where; it is made where it does not exist. `default_place` where it is None; there all but the newest of
+            those that earlier processes have left are removed.
         prefix: Of its name.
 
     Raises:
         InputError: No folder can be made there.
-        HostError: There is no space left.
+        HostError: There is no space left, or no /proc.
     """
-    place = Path(os.path.realpath(base or tempfile.gettempdir()))
+    _check_proc()
+    place = Path(os.path.realpath(base or default_place()))
     if base is None:
         _remove_old(place)
     try:
@@ -122,11 +128,58 @@ def new_folder(base: Path | None, prefix: str = PREFIX) -> OwnFolder:
         while True:
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
             # A process that removes what others have left may find it empty before it is locked.
-            with suppress(FileNotFoundError, FolderTakenError):
+            with suppress(FileNotFoundError, FolderTakenError), _gone_after_failure(path):
                 return _marked(path, _locked(path))
     except OSError as error:
         kind = HostError if error.errno == errno.ENOSPC else InputError
         raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
+    except RecursionError:
+        raise InputError(f"{place}: no folder can be made here: too many names; choose another with --dir") from None
+
+
+def default_place() -> Path:
+    """Where folders are made by default: in memory if there is room and programs may run there, else on the disk.
+
+    A node is some 300 files, and to make and remove them on a disk takes a third of a story's processor time. A place
+    for temporary files that the user has chosen is taken as it is.
+
+    Raises:
+        OSError: There is no place for temporary files.
+    """
+    place = Path(tempfile.gettempdir())
+    is_chosen = place != _SYSTEMS or any(os.environ.get(name) for name in _TEMPORARY)
+    return SHARED_MEMORY if not is_chosen and _has_room(SHARED_MEMORY) else place
+
+
+def _has_room(memory: Path) -> bool:
+    """Whether new folders may be made in a place, programs run from there, and enough of it be free."""
+    try:
+        found = os.statvfs(memory)
+    except OSError:
+        return False
+    is_usable = not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) and os.access(memory, os.W_OK | os.X_OK)
+    return is_usable and found.f_bavail * found.f_frsize >= ROOM_BYTES
+
+
+def _check_proc() -> None:
+    """Check that there is /proc, by which processes and open files are found.
+
+    Raises:
+        HostError: There is not.
+    """
+    if not _DESCRIPTORS.is_dir():
+        raise HostError("/proc is not mounted here; mount it with 'mount -t proc proc /proc'")
+
+
+@contextmanager
+def _gone_after_failure(made: Path) -> Iterator[None]:
+    """Remove a folder that was made if it cannot be used, where it is empty."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            made.rmdir()
+        raise
 
 
 def claim_folder(path: Path) -> OwnFolder:
@@ -135,9 +188,10 @@ def claim_folder(path: Path) -> OwnFolder:
     Raises:
         FolderTakenError: Another process uses it.
         ForeignFolderError: There is a link or a file, or a folder with content of somebody else.
-        HostError: What was left cannot be removed.
+        HostError: What was left cannot be removed, or there is no /proc.
         OSError: It cannot be made.
     """
+    _check_proc()
     while True:
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
@@ -288,6 +342,9 @@ def _marked(path: Path, folder: int) -> OwnFolder:
     mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | _FILE, 0o600, dir_fd=folder)
     try:
         os.write(mark, _TEXT)
+    except OSError:
+        os.unlink(MARK, dir_fd=folder)
+        raise
     finally:
         os.close(mark)
     return OwnFolder(path, folder)
@@ -304,7 +361,7 @@ def _clear(folder: int, but: Collection[PurePath]) -> None:
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry.name, dir_fd=folder)
         elif not spared:
-            remove_folder(entry.name, folder)
+            remove_folder(entry.name, folder, MOST_LEFT_LEVELS)
         else:
             below = os.open(entry.name, _FOLDER, dir_fd=folder)
             try:

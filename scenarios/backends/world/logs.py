@@ -42,6 +42,21 @@ _CAUSES: Final = re.compile(
     ).*$""",
     re.MULTILINE | re.VERBOSE,
 )
+# Of a program that goes on after an error, or ends in its own way: the first line that names one.
+_ERRORS: Final = re.compile(
+    r"""^(?:
+        [EF]\d{4}\ \d\d:\d\d:\d\d\.\d+\                         # klog
+        |(?![IWD]\d{4}\ ).*\b(?:panic|fatal|exception|error)\b
+            (?!["']?\s*[:=]\s*(?:""|''|null|none|nil|<nil>))      # words of others, but for that there is none
+    ).*$""",
+    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+# Python's, where the exception of a call of grpcio goes on until a line with nothing but ">".
+_TRACEBACK: Final = re.compile(
+    r"""^Traceback\ \(most\ recent\ call\ last\):\n(?:[ \t].*\n)+
+        (\S.*?)(?:\ of\ RPC\ that\ terminated\ with:\n\s+status\ =\ (.*)\n\s+details\ =\ "(.*)"\n(?:.*\n)*?>)?$""",
+    re.MULTILINE | re.VERBOSE,
+)
 _GO_SIGNAL: Final = re.compile(r"^\[signal SIG.*$", re.MULTILINE)
 # What comes after such a line and belongs to it: Rust's message, C++'s what().
 _CONTINUED: Final = re.compile(r"^(?:thread '.*:\n|terminate called .*\n(?=  what\(\)))(.*)$", re.MULTILINE)
@@ -123,15 +138,19 @@ class KubeletLogs(logging.Handler):
 
 
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
-    """The last lines of a log, without colours, truncated where long; fewer where these are more than can be shown."""
+    """The last lines of a log, without colours, truncated where long; fewer where these are more than can be shown.
+
+    Its first error is in front of them, and a line "…", where it comes before them.
+    """
     with open_without_links(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        lines = _COLOURS.sub("", file.read().decode(errors="replace")).splitlines()[-count:]
-    return tuple(map(_shown, lines))
+        lines = _ends_of(file, 0).splitlines()
+    before, last = lines[:-count], lines[-count:]
+    errors = _errors_in("\n".join(before))
+    return tuple(map(_shown, (errors[0][1], "…", *last) if errors else last))
 
 
 def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
-    """The line of a log that says why its program ended: the cause of a crash, else the last line.
+    """What a log says about why its program ended: the cause of a crash, else the first error, and the last line.
 
     A crash of a Go program may write megabytes after its cause, a stack for each goroutine: so much is read.
 
@@ -141,7 +160,7 @@ def exit_message(log: Path, begin: int = 0, *, is_rotated: bool = False) -> str:
         is_rotated: Whether a part of it was rotated, which is read where there is nothing in the log.
 
     Returns:
-        One line, truncated where it is long; empty where there is none.
+        One line, truncated where it is long; empty where there is none. "…" is between an error and what comes after.
     """
     words = _exit_line(log, begin)
     if not words and is_rotated and (rotated := rotated_files(log)):
@@ -162,10 +181,45 @@ def _exit_line(log: Path, begin: int) -> str:
                 if cause or start == begin or not _GOROUTINE.search(text):
                     break
                 length *= _GROWTH
+            return cause or _error_and_end(_ends_of(file, begin))
     except OSError:
         # Not there, or a link in its place.
         return ""
-    return cause or text.strip().rpartition("\n")[2].strip()
+
+
+def _ends_of(file: IO[bytes], begin: int) -> str:
+    """What a log has from a byte on, without what is in the middle of a long one."""
+    end = file.seek(0, os.SEEK_END)
+    parts = [(begin, end)]
+    if end - begin > 2 * _TAIL_BYTES:
+        parts = [(begin, begin + _TAIL_BYTES), (end - _TAIL_BYTES, end)]
+    read = []
+    for start, stop in parts:
+        file.seek(start)
+        read.append(file.read(stop - start))
+    return _COLOURS.sub("", b"\n".join(read).decode(errors="replace"))
+
+
+def _error_and_end(text: str) -> str:
+    """The first error and the last line, or one of them where they are the same."""
+    text = text.strip()
+    errors = _errors_in(text)
+    end = errors[-1][1] if errors and errors[-1][0] == len(text) else text.rpartition("\n")[2].strip()
+    first = errors[0][1] if errors else end
+    return end if first == end else f"{first[: _LONGEST // 2]} … {end}"
+
+
+def _errors_in(text: str) -> list[tuple[int, str]]:
+    """The first line that names an error, if no traceback is before it, and all exceptions, each with where it ends."""
+    tracebacks = list(_TRACEBACK.finditer(text))
+    found = [(one.end(), _exception(one)) for one in tracebacks]
+    first = _ERRORS.search(text, 0, tracebacks[0].start() if tracebacks else len(text))
+    return found if first is None else [(first.end(), first[0].strip()), *found]
+
+
+def _exception(traceback: re.Match[str]) -> str:
+    """The last line of a traceback; of grpcio's, which has several, what the call was answered with."""
+    return f"{traceback[1]} {traceback[2]}: {traceback[3]}" if traceback[2] else traceback[1].strip()
 
 
 def _shown(line: str) -> str:

@@ -1,16 +1,22 @@
-"""Processes by a mark in their environment, which whatever they start inherits, and the sockets that they have."""
+"""Processes by a mark in their environment, which whatever they start inherits, and the sockets that they have.
+
+A program can start others without its environment; `family` knows these by what else they inherit.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 MARK: Final = "SIMKUBELET_PLUGIN"
@@ -31,9 +37,20 @@ Nothing else happens in the event loop meanwhile, and a plugin gives a kubelet f
 
 _ENTRY: Final = f"\0{MARK}=".encode()
 
-_LOOK_AGAIN_S: Final = 0.001
+LOOK_AGAIN_S: Final = 0.001
+
+_NS_GET_PARENT: Final = 0xB702
+"""Source: ioctl_ns(2)."""
+
+Key: TypeAlias = tuple[str, str | int]
+"""What a process inherits: its mark, its session, or its user namespace."""
 
 _CHUNK_BYTES: Final = 1 << 14
+_MOST_CHUNKS: Final = (6 << 20) // _CHUNK_BYTES
+"""Source: Linux v6.1, fs/exec.c, ``_STK_LIM / 4 * 3``: the most that an exec takes."""
+
+_WITHOUT_HANDLES: Final = {errno.ENOSYS, errno.EPERM}
+"""With which pidfd_open(2) fails where the kernel, or what filters its calls, does not have it."""
 
 
 def signal_marked(mark: str, *numbers: signal.Signals) -> int:
@@ -43,21 +60,22 @@ def signal_marked(mark: str, *numbers: signal.Signals) -> int:
         mark: Theirs.
         numbers: The signals, which each process gets in this order.
     """
-    return _signal(_marked(mark), *numbers)
+    return signal_all(partial(_has_mark, mark), _marked(mark), *numbers)
 
 
 async def terminate_marked(mark: str, but: int) -> None:
     """Ask every process with a mark to end, but one; what is paused goes on for that."""
-    _signal([pid for pid in await _found(mark) if pid != but], signal.SIGTERM, signal.SIGCONT)
+    pids = [pid for pid in (await found()).get(("mark", mark), ()) if pid != but]
+    signal_all(partial(_has_mark, mark), pids, signal.SIGTERM, signal.SIGCONT)
 
 
 def signal_first(mark: str, number: signal.Signals) -> int:
     """Signal the process with a mark whose parent has none, if it has a handler; how many have the mark."""
     pids = _marked(mark)
     for pid in pids:
-        with contextlib.suppress(OSError):
-            if _parent(pid) not in pids and catches(pid, number):
-                os.kill(pid, number)
+        with contextlib.suppress(OSError), _held(pid, partial(_has_mark, mark)) as send:
+            if parent_of(pid) not in pids and catches(pid, number):
+                send(number)
     return len(pids)
 
 
@@ -69,12 +87,6 @@ def catches(pid: int, number: signal.Signals) -> bool:
         return False
     caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
     return bool(int(caught, 16) >> (number - 1) & 1)
-
-
-async def kill_marked(mark: str) -> None:
-    """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
-    while _signal(await _found(mark), signal.SIGKILL):  # noqa: ASYNC110  # the end of another's child is not reported
-        await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 def owns_socket(mark: str, name: str) -> bool:
@@ -124,21 +136,44 @@ def _socket_inodes(pid: int, name: str) -> frozenset[str]:
     return frozenset(row[6] for row in columns if len(row) == 8 and f"/{row[7]}".endswith(f"/{name}"))
 
 
-def _signal(pids: Sequence[int], *numbers: signal.Signals) -> int:
+def signal_all(is_meant: Callable[[int], bool], pids: Collection[int], *numbers: signal.Signals) -> int:
+    """Signal those of some processes that are meant; how many there were."""
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError), _held(pid, is_meant) as send:
             for number in numbers:
-                os.kill(pid, number)
+                send(number)
     return len(pids)
+
+
+@contextlib.contextmanager
+def _held(pid: int, is_meant: Callable[[int], bool]) -> Iterator[Callable[[signal.Signals], None]]:
+    """A way to signal a process that reaches no other one which gets its id meanwhile.
+
+    Raises:
+        ProcessLookupError: it has ended, or the id is by now that of a process which is not meant.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno not in _WITHOUT_HANDLES:
+            raise
+        yield lambda number: os.kill(pid, number)
+        return
+    try:
+        if not is_meant(pid):
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        yield lambda number: signal.pidfd_send_signal(process, number)
+    finally:
+        os.close(process)
 
 
 def _marked(mark: str) -> list[int]:
     """Ids of the processes that inherited a mark."""
-    return _all_marked().get(mark, [])
+    return _all().get(("mark", mark), [])
 
 
-async def _found(mark: str) -> list[int]:
-    """Ids of the processes that inherited a mark, by a look that begins after the call.
+async def found() -> Mapping[Key, list[int]]:
+    """What there is to inherit -> the ids of the processes that did, by a look that begins after the call.
 
     All that ask in the same iteration of the event loop share one look: otherwise the end of a thousand plugins would
     be two thousand looks at a thousand processes.
@@ -148,52 +183,101 @@ async def _found(mark: str) -> list[int]:
         look = _looks[loop] = loop.create_future()
         loop.call_soon(_look, loop)
     # One that is cancelled leaves the look to the others.
-    return (await asyncio.shield(look)).get(mark, [])
+    return await asyncio.shield(look)
 
 
-_looks: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, "asyncio.Future[Mapping[str, list[int]]]"]()
+_looks: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, "asyncio.Future[Mapping[Key, list[int]]]"]()
 """Event loop -> its next look."""
 
 
 def _look(loop: asyncio.AbstractEventLoop) -> None:
     look = _looks.pop(loop)
     try:
-        look.set_result(_all_marked())
+        look.set_result(_all())
     except OSError as error:
         look.set_exception(error)
 
 
-def _all_marked() -> Mapping[str, list[int]]:
-    """Mark -> the ids of the processes that inherited it."""
-    found = defaultdict[str, list[int]](list)
+def _all() -> Mapping[Key, list[int]]:
+    """What there is to inherit -> the ids of the processes that did."""
+    by_key = defaultdict[Key, list[int]](list)
+    limit = time.monotonic() + _EXEC_LIMIT_S
     for name in os.listdir("/proc"):  # noqa: PTH208  # a path for each process costs as much
         if name.isdigit():
-            with contextlib.suppress(OSError):
-                _, is_marked, rest = (b"\0" + _environment(int(name))).partition(_ENTRY)
-                if is_marked:
-                    found[os.fsdecode(rest.partition(b"\0")[0])].append(int(name))
-    return found
+            for key in keys_of(int(name), limit):
+                by_key[key].append(int(name))
+    return by_key
 
 
-def _parent(pid: int) -> int:
-    """The id of a process's parent, field 4 of /proc/PID/stat."""
+def keys_of(pid: int, limit: float | None = None) -> Iterator[Key]:
+    """What a process has inherited, as far as this one may know; `limit` as for a mark."""
+    with contextlib.suppress(OSError):
+        yield "session", os.getsid(pid)
+    with contextlib.suppress(OSError):
+        yield from (("user", namespace) for namespace in user_namespaces(pid))
+    with contextlib.suppress(OSError):
+        if (mark := _mark_of(pid, limit)) is not None:
+            yield "mark", mark
+
+
+def user_namespaces(pid: int) -> Sequence[int]:
+    """The user namespace directly below ours that a process is in or below; empty where it is in ours or elsewhere."""
+    link, own = f"/proc/{pid}/ns/user", _own_user_namespace()
+    if os.readlink(link) == own:  # noqa: PTH115  # a path for each process costs as much
+        return ()
+    inner, above = 0, os.open(link, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while f"user:[{os.fstat(above).st_ino}]" != own:
+            inner, below = os.fstat(above).st_ino, above
+            above = fcntl.ioctl(below, _NS_GET_PARENT)
+            os.close(below)
+    finally:
+        os.close(above)
+    return (inner,)
+
+
+@cache
+def _own_user_namespace() -> str:
+    return os.readlink("/proc/self/ns/user")  # noqa: PTH115  # as it is compared
+
+
+def _has_mark(mark: str, pid: int) -> bool:
+    return _mark_of(pid) == mark
+
+
+def is_marked(pid: int) -> bool:
+    """Whether a plugin has started a process, of this command or of another one."""
+    return _mark_of(pid) is not None
+
+
+def _mark_of(pid: int, limit: float | None = None) -> str | None:
+    """The mark that a process inherited; `limit` is until when all of a look wait for those in an exec."""
+    _, is_marked, rest = (b"\0" + _environment(pid, limit)).partition(_ENTRY)
+    return os.fsdecode(rest.partition(b"\0")[0]) if is_marked else None
+
+
+def parent_of(pid: int) -> int:
+    """The id of a process's parent, also of one that has ended, field 4 of /proc/PID/stat."""
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
 
 
-def _environment(pid: int) -> bytes:
+def _environment(pid: int, limit: float | None = None) -> bytes:
     """The environment of a process, the new one where it is in the middle of an exec.
+
+    A process may have unmapped its own, or say that it is anywhere in its memory: nobody waits for that, or reads more
+    than an environment can have.
 
     Source: Linux v6.1, fs/proc/base.c, ``environ_read``: nothing is read until the environment is in place, and nothing
     any more once the memory that was opened has been replaced.
     """
     place: tuple[int, int] | None = None
-    limit = time.monotonic() + _EXEC_LIMIT_S
+    limit = time.monotonic() + _EXEC_LIMIT_S if limit is None else limit
     while not (environment := _read(f"/proc/{pid}/environ")) and time.monotonic() < limit:
         last, place = place, _environment_place(pid)
-        # An exec puts it at another place, where it grows from nothing.
-        if place is None or (place[0] == place[1] != 0 and place == last):
+        # An exec puts it at another place, and says where it ends when it is there.
+        if place is None or (place == last and place[0] <= place[1] != 0):
             break
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(LOOK_AGAIN_S)
     return environment
 
 
@@ -205,11 +289,11 @@ def _environment_place(pid: int) -> tuple[int, int] | None:
 
 
 def _read(path: str) -> bytes:
-    """The whole of a file of /proc; a file object costs more than what it reads."""
+    """The whole of a file of /proc, as far as the kernel lets one be; a file object costs more than what it reads."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        parts = []
-        while part := os.read(descriptor, _CHUNK_BYTES):
+        parts: list[bytes] = []
+        while len(parts) < _MOST_CHUNKS and (part := os.read(descriptor, _CHUNK_BYTES)):
             parts.append(part)
         return b"".join(parts)
     finally:

@@ -26,6 +26,7 @@ from simkubelet.model.version import version
 from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, FileTree
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
+from .family import kill_rooted
 from .folders import own_folder
 from .node_files import SimFiles
 
@@ -40,6 +41,8 @@ CDI_SPECS: Final = "/var/run/cdi"
 
 _OWN: Final = ("/etc/cdi", "/run/cdi", "/run/nvidia", "/var/lib/kubelet", "/var/lib/simkubelet")
 """Folders of which a node has its own alone, whatever the host has there."""
+_EMPTY: Final = ("/tmp", "/var/tmp", "/run/user")  # noqa: S108  # the node's
+"""The same where anybody may make files. Sockets in the host's are those of its users' programs."""
 _OPEN: Final = ("/etc", "/mnt", "/opt", "/run", "/srv", "/var", "/var/lib", "/var/log")
 """Folders of the host into which a plugin may write; what it writes is the node's."""
 _HARDWARE: Final = (
@@ -51,6 +54,7 @@ _HARDWARE: Final = (
 
 
 _TAPS: Final = "taps"
+_SHORTER: Final = "choose a folder with a shorter path with --dir or TMPDIR, where a link counts as what it leads to"
 _LOG_LEVELS: Final = 3
 """Folders below that of the logs: ``pods``, a pod's and a container's."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the node's
@@ -80,6 +84,8 @@ class SimNode:
         self.kubelet_log = self._logs / "kubelet.log"
         self.plugin_logs = self._logs / "plugins"
         self._machine_folder = own / "machine"
+        self._view: int | None = None
+        """The root of programs in views of the node."""
         self.machine: Machine | None = None
         self.kubeconfig: Path | None = None
         """What lets plugins in at the API server, where there is one."""
@@ -126,12 +132,21 @@ class SimNode:
         for path, target in self.spec.links.items():
             self.files.create_link(path, target)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what serves for the node's devices and let go of their files; may be called when `create` has failed."""
+        await self.end_strays()
+        if self._view is not None:
+            os.close(self._view)
+            self._view = None
         if self.machine is not None:
             self.machine.close()
         if self.vendor_devices is not None:
             self.vendor_devices.close()
+
+    async def end_strays(self) -> None:
+        """Kill all processes in views of the node, those included that no plugin is known to have started."""
+        if self._view is not None:
+            await kill_rooted(os.fstat(self._view))
 
     def lose_memory(self) -> None:
         """Lose the CDI specifications of plugins, which are in memory, as at a reboot."""
@@ -149,6 +164,9 @@ class SimNode:
                 path: self._folder.real_path(f"/{place.relative_to(self.directory)}") for path, place in places.items()
             }
             shown, storage = {**self._places(), **own}, self.files.open_view()
+            if self._view is None:
+                # By its descriptor, as a plugin can put anything in its place.
+                self._view = os.open(storage, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise InputError(f"{self.name}:{error.filename}: cannot be shown to a plugin: {error.strerror}") from None
         return NodeView(
@@ -178,7 +196,7 @@ class SimNode:
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
         root = self.files.tree
-        own = {path: (root, path) for path in ("/tmp", "/var/tmp")} | {_SHARED_MEMORY: (self._folder, "/shm")}  # noqa: S108
+        own = {path: (root, path) for path in _EMPTY} | {_SHARED_MEMORY: (self._folder, "/shm")}
         for tree, path in own.values():
             tree.make_folder(path, exist_ok=True)
             with tree.folder(path) as opened:
@@ -226,7 +244,11 @@ class SimNode:
         with as_story_errors():
             machine = make_gpus(self._machine_folder, **gpus.model_dump())
             make_driver_root(machine, self.files.place(DRIVER_ROOT))
-        self.files.create(CDI_SPEC, json.dumps(cdi_spec(machine, CDI_KIND)))
+        spec = cdi_spec(machine, CDI_KIND)
+        # Our nvidia-smi needs this Python, which containers of a node have, and others may not.
+        program = {"hostPath": str(machine.directory / "bin" / "nvidia-smi"), "containerPath": "/usr/bin/nvidia-smi"}
+        spec["containerEdits"]["mounts"].append(program | {"options": ["ro", "nosuid", "nodev", "bind"]})
+        self.files.create(CDI_SPEC, json.dumps(spec))
         return machine
 
     def _vendor_devices(self) -> VendorDevices:
@@ -247,7 +269,7 @@ def check_base(base: Path | None, nodes: Iterable[str]) -> None:
     """
     with own_folder(base) as folder:
         for node in nodes:
-            check_socket_path(folder / node / DEVICE_PLUGINS / KUBELET_SOCKET_NAME)
+            check_socket_path(folder / node / DEVICE_PLUGINS / KUBELET_SOCKET_NAME, _SHORTER)
 
 
 @contextmanager

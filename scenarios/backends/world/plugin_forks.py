@@ -14,9 +14,11 @@ import os
 import signal
 import socket
 import sys
+import tempfile
+from pathlib import Path
 from typing import BinaryIO, Final
 
-from simkubelet.host import module_name, python_path, tied_to_parent, with_first_limit
+from simkubelet.host import BoundProgram, Bounds, module_name, python_path, tied_to_parent
 from simkubelet.model.errors import HostError, SimkubeletError
 
 from .child import Child, MarkedProcess, PluginCommand, spawn_process
@@ -58,13 +60,14 @@ class PluginForks:
             return await spawn_process(command, log)
         starting = asyncio.ensure_future(self._fork(command, words, log))
         try:
-            return await asyncio.shield(starting)
+            await asyncio.wait([starting])
         except asyncio.CancelledError:
             with contextlib.suppress(SimkubeletError):
                 child = await starting
                 child.kill()
                 await child.kill_all()
             raise
+        return starting.result()
 
     async def close(self) -> None:
         """End the server, and with it what it has forked."""
@@ -75,7 +78,10 @@ class PluginForks:
     async def _fork(self, command: PluginCommand, words: tuple[str, ...], log: BinaryIO) -> Child:
         async with self._lock:
             for _ in range(_SERVERS):
-                if self._server is None or self._server.has_ended:
+                if self._server is not None and self._server.has_ended:
+                    await self._server.close()
+                    self._server = None
+                if self._server is None:
                     self._server = await _Server.start()
                 process = await self._server.fork(command, words, log)
                 if process is not None:
@@ -91,10 +97,12 @@ def _words(command: PluginCommand) -> tuple[str, ...]:
 
 
 class _Forked:
-    """A process that the server has forked, with what an `asyncio.subprocess.Process` has."""
+    """A process that the server has forked, see `child.Process`."""
 
     stdin: None = None
     stdout: None = None
+    is_held = False
+    """It is the server's child, which takes its end."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -103,16 +111,18 @@ class _Forked:
     async def wait(self) -> int:
         return await asyncio.shield(self.ended)
 
-    def send_signal(self, number: int) -> None:
+    def release(self) -> None:
+        self.end(-signal.SIGKILL)
+
+    def end(self, status: int) -> None:
+        """Take its status, the first that comes."""
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def send_signal(self, number: int, /) -> None:
         if self.ended.done():
             raise ProcessLookupError
         os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
 
 
 class _Server:
@@ -121,9 +131,11 @@ class _Server:
     Args:
         connection: The socket.
         process: The process.
+        bound: What bounds it and all that it has forked together.
     """
 
-    def __init__(self, connection: socket.socket, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, connection: socket.socket, process: asyncio.subprocess.Process, bound: BoundProgram) -> None:
+        self._bound = bound
         self.has_ended = False
         self._connection = connection
         self._process = process
@@ -150,9 +162,10 @@ class _Server:
             "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [f"/proc/self/fd/{slot}", _inherited_path()])),
             "SIMKUBELET_ROOM": " " * _ROOM,
         }
+        bound = BoundProgram(Bounds(Path(tempfile.gettempdir()), processes=None))
         try:
             process = await asyncio.create_subprocess_exec(
-                *with_first_limit([sys.executable, "-P", "-m", module, *own]),
+                *bound.argv([sys.executable, "-P", "-m", module, *own]),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 env=env,
@@ -161,12 +174,13 @@ class _Server:
             )
         except OSError as error:
             ours.close()
+            bound.end()
             raise HostError(f"cannot start a process for plugins: {error}") from None
         finally:
             theirs.close()
             os.close(slot)
         ours.setblocking(False)
-        return cls(ours, process)
+        return cls(ours, process, bound)
 
     async def fork(self, command: PluginCommand, words: tuple[str, ...], log: BinaryIO) -> _Forked | None:
         """Start a plugin; returns when it has its environment, or None when the server has ended.
@@ -194,6 +208,7 @@ class _Server:
         """End it; returns when it has ended."""
         self._end()
         await self._process.wait()
+        await self._bound.ended()
 
     def _receive(self) -> None:
         """Take an answer, see `plugin.fork_server.serve`."""
@@ -212,7 +227,7 @@ class _Server:
             case ["ended", pid, status]:
                 # One that has ended before it could report its start was ordered last.
                 forked = self._running[pid] if pid in self._running else self._started(pid)
-                forked.ended.set_result(status)
+                forked.end(status)
                 del self._running[pid]
             case _:
                 self._end()
@@ -230,7 +245,7 @@ class _Server:
         asyncio.get_running_loop().remove_reader(self._connection)
         self._connection.close()
         for forked in self._running.values():
-            forked.ended.set_result(-signal.SIGKILL)
+            forked.end(-signal.SIGKILL)
         if not self._answer.done():
             self._answer.set_result(None)
 

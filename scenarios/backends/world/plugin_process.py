@@ -6,7 +6,9 @@ into a log file of the node. A plugin that ends by itself before it has ever reg
 on.
 
 Source of the back-off: client-go flowcontrol/backoff.go as the kubelet uses it (v1.34.4): the first restart is at once,
-then 10 s doubling to 5 min, forgotten after 10 min of running.
+then 10 s doubling to 5 min, forgotten after 10 min of running. "At once" is no sooner than the kubelet sees the end of
+the container, for which it looks each second (kubelet.go, ``genericPlegRelistPeriod``). A foreign program can tell: it
+keeps real time, and may name its socket by the second.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ from .plugin_reports import CallLog, StubControl, StubEndedError
 
 _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
+_REST_S: Final = 1.0
+"""Real time from the end of a foreign program to its next start."""
 TERMINATION_GRACE_S: Final = 5.0
 """How long a plugin may take to end after SIGTERM."""
-_KILL_GRACE_S: Final = 60.0
-"""A guard only: what is killed ends by itself, on a busy machine later than after some seconds."""
 
 
 class PluginProcess:
@@ -71,6 +73,8 @@ class PluginProcess:
         self._control: StubControl | None = None
         self._pause: asyncio.Task[None] | None = None
         self._restart_at = 0.0
+        self._rests_until = 0.0
+        self._is_resting = False
         self.may_restart = asyncio.Event()
         """A kubelet is there to restart it when it has ended; so it is in the beginning."""
         self.may_restart.set()
@@ -94,8 +98,8 @@ class PluginProcess:
         """Whether its process has yet to come to the kubelet that is there, or a stub to take commands."""
         if self._control is not None:
             return not self._control.is_ready
-        has_come = self._known_registrations > self._registrations_before
-        return self._up.is_set() and self.may_restart.is_set() and not has_come
+        has_come = self._up.is_set() and self._known_registrations > self._registrations_before
+        return (self._up.is_set() or self._is_resting) and self.may_restart.is_set() and not has_come
 
     @property
     def _known_registrations(self) -> int:
@@ -104,8 +108,8 @@ class PluginProcess:
 
     @property
     def _has_registered(self) -> bool:
-        """Whether it is known to keep its contract."""
-        return self.command.takes_commands or self._known_registrations > 0
+        """Whether it is known to keep its contract; a kubelet that hangs answers no call of it."""
+        return self.command.takes_commands or self._known_registrations > 0 or self._call_log.has_tried
 
     @property
     def view(self) -> PluginView:
@@ -129,6 +133,7 @@ class PluginProcess:
                 if not self.is_wanted:
                     backoff_s, self._state = 0.0, PluginState.STOPPED
                     await self._wanted.wait()
+                await self._rest()
                 began = self._clock.now()
                 status = await self._run_once()
                 if not self.is_wanted:
@@ -273,6 +278,14 @@ class PluginProcess:
         await self._clock.sleep(self._restart_at - self._clock.now())
         await self.may_restart.wait()
 
+    async def _rest(self) -> None:
+        """Wait as long as a kubelet takes to see that the last process has ended."""
+        self._is_resting = True
+        try:
+            await asyncio.sleep(self._rests_until - time.monotonic())
+        finally:
+            self._is_resting = False
+
     async def _run_once(self) -> int:
         """Run the process once; return its status, negative for a signal."""
         self.starts += 1
@@ -298,6 +311,8 @@ class PluginProcess:
             self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
+            if self.command.is_foreign:
+                self._rests_until = time.monotonic() + _REST_S
             self._control = None
             self._up.clear()
             self._down.set()
@@ -330,9 +345,8 @@ class PluginProcess:
                     await process.wait()
             self._exit_s = time.monotonic() - began_s
         process.kill()
-        async with asyncio.timeout(_KILL_GRACE_S):
-            await process.kill_all()
-            await process.wait()
+        await process.kill_all()
+        await process.wait()
         self._state = PluginState.EXITED
 
     def _exit_message(self) -> str:

@@ -29,6 +29,7 @@ class CallLog:
 
     Attributes:
         calls: RPC -> how often it was made, and Register -> how often that was answered, over all processes.
+        has_tried: Whether the plugin has called Register, answered or not.
         log: All that the kubelet called of the latest process, in order.
         refusal: The answer to the latest Register call, empty where it was accepted or there was none.
         connections: How many the kubelet has.
@@ -41,6 +42,7 @@ class CallLog:
         self._node = node
         self._trace = trace
         self.calls = Counter[str]()
+        self.has_tried = False
         self.log: list[str] = []
         self.refusal = ""
         self.connections = 0
@@ -75,6 +77,8 @@ class CallLog:
                 self.refusal = error
                 self._trace.append(RegistrationAnswered(self._plugin, self._node, resource, endpoint, error))
                 return not error
+            case {"registers": True}:
+                self.has_tried = True
             case {"connections": number}:
                 self.connections = number
             case {"options": options}:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+import re
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.host import check_sandbox, python_path, sandboxed, tied_to_parent
@@ -40,6 +42,7 @@ from ...tap.tap import Tap
 from ...trace.snapshot import PluginView
 from ...trace.trace import Record
 from .child import PluginCommand, Spawn, spawn_process
+from .marked_processes import MARK
 from .node import SimNode
 from .plugin_forks import bundled_program
 from .plugin_process import PluginProcess
@@ -47,6 +50,15 @@ from .stub_task import spawn_task
 
 if TYPE_CHECKING:
     from fakegpu import Machine
+
+
+_CREDENTIAL: Final = re.compile(
+    r"KUBE(CTL)?_?CONFIG(_PATHS?)?|KUBERNETES_(SERVICE|PORT)(_.*)?|SSH_AUTH_SOCK|DOCKER_AUTH_CONFIG"
+    r"|.*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(_|SSH|PG)PASS|_PWD|CREDENTIAL|JWT|_PAT|_AUTH|CONNECTION_STRING"
+    r"|(API|ACCESS|SECRET|PRIVATE|SSH|DEPLOY|SIGNING|ENCRYPTION)_?KEY(_BASE)?)S?(_ID|_?FILE|_PATH|_V?\d+)?",
+    re.IGNORECASE,
+)
+"""Variables of the user that no plugin or driver inherits: they name another cluster than the node's, or a secret."""
 
 
 class SimPlugins:
@@ -57,8 +69,9 @@ class SimPlugins:
         replacements: Plugin name -> argv that takes the place of its own program.
         clock: The nodes' time.
         trace: Gets what happens.
-        tasks: The names of stubs that are tasks of this process.
+        tasks: The names of stubs that are tasks of this process, unless a foreign program is on their node.
         spawn: Starts the processes of all others.
+        has_foreign: Whether foreign programs are on the nodes that are none of these plugins.
     """
 
     def __init__(
@@ -69,8 +82,11 @@ class SimPlugins:
         trace: Record,
         tasks: Set[str] = frozenset(),
         spawn: Spawn = spawn_process,
+        *,
+        has_foreign: bool = False,
     ) -> None:
         self._specs = specs
+        self._has_foreign = has_foreign or any(one.builtin is None or one.name in replacements for one in specs)
         self._replacements = replacements
         self._clock = clock
         self._trace = trace
@@ -123,9 +139,9 @@ class SimPlugins:
         if spec.tap:
             with _named_errors(spec):
                 node.make_tap_folder(spec.name)
-        is_beside_foreign = any(one.builtin is None or one.name in self._replacements for one in self._specs)
-        command = plugin_command(node, spec, self._replacements.get(spec.name), is_beside_foreign=is_beside_foreign)
-        spawn = spawn_task if spec.name in self._tasks else self._spawn
+        command = plugin_command(node, spec, self._replacements.get(spec.name), is_beside_foreign=self._has_foreign)
+        # A task makes its socket with the rights of this process, in a folder that the other one may have replaced.
+        spawn = spawn_task if spec.name in self._tasks and not self._has_foreign else self._spawn
         process = PluginProcess(command, self._clock, self._trace, spec.start == "with-node", spawn)
         self._processes[node.name, spec.name] = process
         if spec.tap:
@@ -254,33 +270,79 @@ def needs_view(node: NodeSpec, plugin: PluginSpec) -> bool:
     return plugin.builtin is None or has_contents or has_devices or lacks_root
 
 
+@dataclass(frozen=True, slots=True)
+class GivenByPod:
+    """What a container gives the plugin of its image: `args` behind the plugin's own, and variables.
+
+    Attributes:
+        socket_folders: Where its volumes show the kubelet's folder of sockets.
+    """
+
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    socket_folders: Collection[str] = (DEVICE_PLUGIN_PATH,)
+
+
 def plugin_command(
-    node: SimNode, spec: PluginSpec, replacement: tuple[str, ...] | None, *, is_beside_foreign: bool = False
+    node: SimNode,
+    spec: PluginSpec,
+    replacement: tuple[str, ...] | None,
+    *,
+    is_beside_foreign: bool = False,
+    given: GivenByPod | None = None,
 ) -> PluginCommand:
     """How a plugin is run; `replacement` takes the place of its own program.
 
     Beside a foreign one a bundled one runs in a view, too, as what it reads and loads of the node may be the other's:
-    outside it would do with the rights of who runs the simulator what that one says.
+    outside it would do with the rights of who runs the simulator what that one says. So may what containers that are
+    processes write.
+
+    It inherits the user's environment but for credentials; its `env` of the story can have any variable.
+
+    What is `given` comes from who creates pods: no program obeys it before it is in its view, and a bundled plugin,
+    which may have none, takes of it only what is harmless (``PluginCommand.parse_args`` of `plugin`).
 
     Raises:
         HostError: A foreign program cannot be given the node's paths.
     """
-    env = {**os.environ, **(_gpu_environment(node.machine) if node.machine else {})}
+    env = {name: value for name, value in os.environ.items() if not _CREDENTIAL.fullmatch(name)}
+    env |= _gpu_environment(node.machine) if node.machine else {}
     if spec.uses_api and node.kubeconfig is not None:
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
     program, folder = spec.foreign_program(replacement), _socket_folder(node, spec)
     if spec.builtin is not None and not program:
         env["PYTHONPATH"] = python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        argv = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
-        is_seen = is_beside_foreign or needs_view(node.spec, spec)
-        argv = _seen(node, argv, folder) if is_seen else tied_to_parent(argv)
+        places = ("--kubelet-dir", str(folder), "--host-root", str(node.root))
+        argv, is_beside_others = [*bundled_program(), spec.builtin], is_beside_foreign
+        if given is None:
+            argv, added = [*argv, *places, *settings, *spec.builtin_args], GivenByPod()
+        else:
+            has_sockets = DEVICE_PLUGIN_PATH in given.socket_folders
+            if not has_sockets:
+                # In its view nothing is there.
+                places = ("--kubelet-dir", DEVICE_PLUGIN_PATH, "--host-root", str(node.root))
+            argv = [*argv, *settings, *spec.builtin_args]
+            words = (*given.args, *places, "--container", json.dumps(dict(given.env)))
+            added = GivenByPod(words, socket_folders=given.socket_folders)
+            is_beside_others |= node.spec.runtime is Runtime.PROCESS or not has_sockets
+        is_seen = is_beside_others or needs_view(node.spec, spec)
+        argv = _seen(node, argv, folder, added) if is_seen else tied_to_parent([*argv, *added.args])
     else:
-        argv = _seen(node, program, folder)
+        argv = _seen(node, program, folder, given or GivenByPod(), has_own_network=spec.has_own_network)
     takes_commands = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
-    where = spec.working_folder(replacement)
-    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap, where)
+    return PluginCommand(
+        spec.name,
+        node.name,
+        tuple(argv),
+        {**env, **spec.env},
+        log,
+        takes_commands,
+        spec.tap,
+        spec.working_folder(replacement),
+        is_foreign=bool(program),
+    )
 
 
 def _socket_folder(node: SimNode, spec: PluginSpec) -> Path:
@@ -294,14 +356,15 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
     return machine.environment() | driver_environment(DRIVER_ROOT)
 
 
-def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
-    return [*bundled_program(), name, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
-
-
-def _seen(node: SimNode, program: Sequence[str], folder: Path) -> list[str]:
-    """The argv that runs a program in a view of the node, where `folder` is the kubelet's folder of sockets."""
+def _seen(
+    node: SimNode, program: Sequence[str], folder: Path, given: GivenByPod, *, has_own_network: bool = False
+) -> list[str]:
+    """The argv that runs a program in a view of the node; `folder` is shown as the kubelet's folder of sockets."""
     check_sandbox()
-    return sandboxed(program, node.view({DEVICE_PLUGIN_PATH: folder}))
+    # The processes are found by the mark.
+    env = {name: value for name, value in given.env.items() if name != MARK}
+    view = node.view(dict.fromkeys(given.socket_folders, folder))
+    return sandboxed(program, view, given.args, env, has_own_network=has_own_network)
 
 
 def stub_options(name: str, serves: Serves) -> list[str]:

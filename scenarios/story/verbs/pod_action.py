@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
@@ -301,9 +301,20 @@ class Create(ObjectAction, _ManifestPart):
         return f"create {self.kind} {self.metadata.name}"
 
     @property
+    def needed(self) -> frozenset[Capability]:
+        return super().needed | ({Capability.DEVICE_SELECTORS} if _has_selector(self.spec) else set())
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """The manifest as the story has it; a new dict each time."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _has_selector(part: object) -> bool:
+    """Whether a part of a manifest has an expression in CEL."""
+    if isinstance(part, Mapping):
+        return "cel" in part or any(map(_has_selector, part.values()))
+    return isinstance(part, Sequence) and not isinstance(part, str) and any(map(_has_selector, part))
 
 
 class MetadataAction(Action, Part):

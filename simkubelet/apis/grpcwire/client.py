@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from .client_call import CREDIT_FROM, WINDOW, Call, RpcError
 from .end import BatchingEnd
@@ -37,11 +37,13 @@ from .frames import (
 )
 from .messages import MOST_MESSAGE_BYTES, Code, framed
 
-__all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
+__all__ = ["WINDOW", "ClientConnection", "ClientName", "ConnectionClosedError", "RpcError", "UnprocessedError"]
 
 _GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + WINDOW.to_bytes(4))
 _LONGEST_TIMEOUT: Final = 99_999_999
 _TIMEOUT_UNITS: Final = ((b"n", 1e9), (b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60), (b"H", 1 / 3600))
+_MOST_TOGETHER: Final = 50
+"""Messages of a stream that are read in one turn of the event loop."""
 _ALL_STREAMS: Final = 2**31 - 1
 _RESET_CODES: Final = {
     3: Code.RESOURCE_EXHAUSTED,
@@ -68,6 +70,20 @@ _RESET_NAMES: Final = (
 )
 
 
+class ClientName(NamedTuple):
+    """What a client says of itself and of its server with each call.
+
+    Attributes:
+        authority: the header ``:authority``.
+        version: of Go's library, in the header ``user-agent``.
+        takes_gzip: whether it says that answers may be compressed.
+    """
+
+    authority: str = "localhost"
+    version: str = "1.72.1"
+    takes_gzip: bool = True
+
+
 class ConnectionClosedError(RpcError):
     """The caller's side closed the connection while a call was under way or before it began."""
 
@@ -88,15 +104,22 @@ class ClientConnection:
         within: The only folder in which a socket is reached, wherever `path` leads by ``..`` and links; itself without
             links.
         address: What errors call the socket, where a driver on its node has another path for it; `path` by default.
+        name: What the headers of its calls say.
 
     Attributes:
         is_usable: Whether new calls can be made.
     """
 
     def __init__(
-        self, path: str, largest_bytes: int = MOST_MESSAGE_BYTES, within: Path | None = None, address: str = ""
+        self,
+        path: str,
+        largest_bytes: int = MOST_MESSAGE_BYTES,
+        within: Path | None = None,
+        address: str = "",
+        name: ClientName = ClientName(),  # noqa: B008  # it never changes
     ) -> None:
         self.is_usable = False
+        self._name = name
         self._path = path
         self._address = address or path
         self._largest_bytes = largest_bytes
@@ -149,13 +172,19 @@ class ClientConnection:
     async def stream(self, path: str, request: bytes) -> AsyncGenerator[bytes, None]:
         """Make a call with any number of answers, which ends well or raises `RpcError`."""
         call = self._begin(path, request, None)
+        together = 0
         try:
             while True:
                 while (message := call.read()) is None:
                     if call.is_over:
                         call.raise_error()
                         return
+                    together = 0
                     await call.news()
+                together += 1
+                if together % _MOST_TOGETHER == 0:
+                    # A server that sends without end leaves others their turn.
+                    await asyncio.sleep(0)
                 yield message
         finally:
             self._cancel(call)
@@ -189,10 +218,11 @@ class ClientConnection:
                     (b":method", b"POST"),
                     (b":scheme", b"http"),
                     (b":path", path.encode()),
-                    (b":authority", b"localhost"),
+                    (b":authority", self._name.authority.encode()),
                     (b"content-type", b"application/grpc"),
-                    (b"user-agent", b"grpc-go/1.72.1"),
+                    (b"user-agent", f"grpc-go/{self._name.version}".encode()),
                     (b"te", b"trailers"),
+                    *([(b"grpc-accept-encoding", b"gzip")] if self._name.takes_gzip else []),
                 ]
             )
         return block

@@ -3,12 +3,13 @@
 Errors have the codes and texts of a client in Go.
 
 Source: google.golang.org/grpc v1.72.1, internal/transport/http2_client.go: ``operateHeaders``; http_util.go; stream.go:
-``recvMsg``; rpc_util.go: ``recvMsg``, ``checkRecvPayload``.
+``recvMsg``; rpc_util.go: ``recvMsg``, ``checkRecvPayload``, ``decompress``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import deque
 from http import HTTPStatus
 from typing import Final
@@ -25,6 +26,7 @@ WINDOW: Final = 4 << 20
 CREDIT_FROM: Final = WINDOW // 4
 """What is given back is worth a frame from so much on."""
 _PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
+_GZIP: Final = 16 + zlib.MAX_WBITS
 _HTTP_CODES: Final = {
     400: Code.INTERNAL,
     401: Code.UNAUTHENTICATED,
@@ -156,12 +158,33 @@ class Call:
             return None
         if len(received) < _PREFIX_BYTES + length:
             return None
-        if received[0]:
-            self._break(RpcError(Code.INTERNAL, _unreadable(received[0], self._encoding)))
-            return None
         message = bytes(received[_PREFIX_BYTES : _PREFIX_BYTES + length])
+        if received[0]:
+            try:
+                message = self._plain(received[0], message)
+            except RpcError as error:
+                self._break(error)
+                return None
         del received[: _PREFIX_BYTES + length]
         return message
+
+    def _plain(self, flag: int, message: bytes) -> bytes:
+        """A message that its prefix says is compressed; raises RpcError where it cannot be read."""
+        if flag != 1 or self._encoding != "gzip":
+            raise RpcError(Code.INTERNAL, _unreadable(flag, self._encoding))
+        if not message:
+            raise RpcError(Code.INTERNAL, "grpc: failed to decompress the message: EOF")
+        inflate = zlib.decompressobj(_GZIP)
+        try:
+            plain = inflate.decompress(message, self._largest_bytes + 1)
+        except zlib.error:
+            raise RpcError(Code.INTERNAL, "grpc: failed to decompress the message: gzip: invalid header") from None
+        if len(plain) > self._largest_bytes:
+            text = f"grpc: received message after decompression larger than max {self._largest_bytes}"
+            raise RpcError(Code.RESOURCE_EXHAUSTED, text)
+        if not inflate.eof:
+            raise RpcError(Code.INTERNAL, "grpc: failed to read decompressed data: unexpected EOF")
+        return plain
 
     def _break(self, error: RpcError, code: int = CANCEL) -> None:
         self._received.clear()

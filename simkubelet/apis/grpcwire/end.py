@@ -85,7 +85,7 @@ class End(asyncio.Protocol):
 
     Attributes:
         error: What broke the connection; None where it ended in order, or has not.
-        has_sent: Whether headers or data were sent since its owner has set it to False.
+        has_sent: Whether a frame with headers or data was sent since its owner has set it to False.
     """
 
     def __init__(self, listener: ConnectionListener, *, begins: bool) -> None:
@@ -93,7 +93,7 @@ class End(asyncio.Protocol):
         self._reader = FrameReader()
         self._awaits_preface = begins
         self._is_first = True
-        self._is_raw = False
+        self._is_raw = self._is_reading = False
         self._decoder = Decoder(max_header_list_size=_MOST_HEADERS_BYTES)
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
@@ -102,7 +102,7 @@ class End(asyncio.Protocol):
         self._early: list[bytes] | None = []
         # Frames that wait for SETTINGS; of a connection that turns out not to speak HTTP/2 they are never sent.
         self._held: list[bytes] | None = []
-        self._outbox = Outbox(self._send, lambda: not self._is_behind)
+        self._outbox = Outbox(self._send_of_stream, lambda: not self._is_behind)
         self._unacknowledged = deque[Frame]()
         self._is_behind = False
         self._answers = self._waiting = 0
@@ -131,12 +131,16 @@ class End(asyncio.Protocol):
         if self._is_raw:
             self._listener.raw(self._reader.rest())
             return
+        self._is_reading = True
         try:
             for frame in self._reader.frames():
                 self._take(frame)
         except (HPACKError, IndexError, FrameTooLargeError):
-            # Nonsense ends a connection, at whichever side.
+            # Malformed HPACK closes the connection, on either side.
             self.close()
+        finally:
+            self._is_reading = False
+        self._outbox.flush_wider()
 
     def pause_writing(self) -> None:
         """The other side does not read what has been sent."""
@@ -218,6 +222,12 @@ class End(asyncio.Protocol):
         """How many are open, or have something to be sent."""
         return len(self._outbox)
 
+    @property
+    def unread_bytes(self) -> int:
+        """How much of what was sent waits for the other side to read."""
+        written = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._outbox.waiting_bytes + written
+
     def open(self, stream: int) -> None:
         """A stream begins, from whichever side."""
         self._outbox.open(stream)
@@ -228,12 +238,10 @@ class End(asyncio.Protocol):
 
     def send_headers(self, stream: int, headers: Headers | bytes, is_last: bool) -> None:
         """Send headers, or a block of them (`header_block`), after what waits."""
-        self.has_sent = True
         self._outbox.headers(stream, headers, is_last)
 
     def send_data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None = None) -> None:
         """Send data when the other side can take it; `on_sent` is called when it is gone, or will never go."""
-        self.has_sent = True
         self._outbox.data(stream, data, is_last, on_sent)
 
     def send_reset(self, stream: int, code: int) -> None:
@@ -281,6 +289,10 @@ class End(asyncio.Protocol):
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def _send_of_stream(self, frame: bytes) -> None:
+        self.has_sent = True
+        self._send(frame)
+
     def _send(self, frames: bytes) -> None:
         if self._held is None:
             self.write(frames)
@@ -322,10 +334,13 @@ class End(asyncio.Protocol):
         for number, value in settings.settings():
             if number == INITIAL_WINDOW_SIZE:
                 self._outbox.resize(value)
+        if not self._is_reading:
+            # Of a connection whose frames go to another one, that has acknowledged them.
+            self._outbox.flush_wider()
 
 
 class BatchingEnd(End):
-    """A connection that sends together what is said in one turn of the event loop."""
+    """A connection that batches the writes of one loop iteration."""
 
     def __init__(self, listener: ConnectionListener, *, begins: bool) -> None:
         self._pieces: list[bytes] = []
@@ -337,6 +352,10 @@ class BatchingEnd(End):
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self.flush)
         self._pieces.append(data)
+
+    @property
+    def unread_bytes(self) -> int:
+        return super().unread_bytes + sum(map(len, self._pieces))
 
     def close(self) -> None:
         self.flush()

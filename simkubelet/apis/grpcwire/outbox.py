@@ -25,9 +25,13 @@ class _Data:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """What waits to be sent on one stream: data, and frames with headers as bytes."""
+    """What waits to be sent on one stream: data, and frames with headers as bytes.
 
-    window: int
+    Attributes:
+        widened: How much wider its window is than at its begin; below 0 by what was sent.
+    """
+
+    widened: int = 0
     waiting: deque[_Data | bytes] = field(default_factory=deque)
     is_over: bool = False
 
@@ -38,13 +42,18 @@ class Outbox:
     Args:
         write: Sends bytes.
         takes_data: Whether the other side reads, so that data can be sent.
+
+    Attributes:
+        waiting_bytes: Of the data of all streams that waits.
     """
 
     def __init__(self, write: Callable[[bytes], None], takes_data: Callable[[], bool]) -> None:
         self._write = write
         self._takes_data = takes_data
         self._window = self._initial_window = WINDOW_BYTES
+        self._is_wider = False
         self._streams: dict[int, _Stream] = {}
+        self.waiting_bytes = 0
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -54,7 +63,7 @@ class Outbox:
 
     def open(self, stream: int) -> None:
         """A stream begins, from whichever side."""
-        self._streams[stream] = _Stream(self._initial_window)
+        self._streams[stream] = _Stream()
 
     def finish(self, stream: int) -> None:
         """Nothing more will be sent on a stream than what waits."""
@@ -66,6 +75,8 @@ class Outbox:
         """End a stream with all that waits on it."""
         one = self._streams.pop(stream, None)
         for item in one.waiting if one else ():
+            if isinstance(item, _Data):
+                self.waiting_bytes -= len(item.left)
             _tell_sent(item)
 
     def drop_all(self) -> None:
@@ -89,23 +100,31 @@ class Outbox:
         self._queue(stream, _Data(memoryview(data), is_last, on_sent))
 
     def widen(self, stream: int, count: int) -> None:
-        """The other side takes so much more; of the connection where the stream is 0."""
+        """The other side takes so much more; of the connection, for which `flush_wider` follows, where it is 0."""
         if stream == 0:
             self._window += count
-            self.flush()
+            self._is_wider = True
         elif stream in self._streams:
-            self._streams[stream].window += count
+            self._streams[stream].widened += count
             self._flush(stream)
 
     def resize(self, initial_window: int) -> None:
-        """The other side takes so much of each stream before it says otherwise."""
-        for one in self._streams.values():
-            one.window += initial_window - self._initial_window
+        """The other side takes so much of each stream before it says otherwise; `flush_wider` follows."""
         self._initial_window = initial_window
-        self.flush()
+        self._is_wider = True
+
+    def flush_wider(self) -> None:
+        """Send what the connection's new windows let through.
+
+        That is a look at all streams, so once for any number of frames about windows, which are short.
+        """
+        if self._is_wider:
+            self.flush()
 
     def _queue(self, stream: int, item: _Data | bytes) -> None:
         if one := self._streams.get(stream):
+            if isinstance(item, _Data):
+                self.waiting_bytes += len(item.left)
             one.waiting.append(item)
             self._flush(stream)
         else:
@@ -113,6 +132,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what the windows let through, of all streams."""
+        self._is_wider = False
         for stream in list(self._streams):
             self._flush(stream)
 
@@ -132,12 +152,13 @@ class Outbox:
     def _send_some(self, stream: int, one: _Stream, item: _Data) -> bool:
         """Send of some data what the windows let through; whether that was all."""
         while True:
-            count = min(len(item.left), FRAME_BYTES, self._window, one.window)
+            count = min(len(item.left), FRAME_BYTES, self._window, self._initial_window + one.widened)
             if item.left and (count <= 0 or not self._takes_data()):
                 return False
             piece, item.left = bytes(item.left[:count]), item.left[count:]
             self._window -= count
-            one.window -= count
+            one.widened -= count
+            self.waiting_bytes -= count
             flags = Flag.END_STREAM if item.is_last and not item.left else 0
             self._write(Frame(Type.DATA, flags, stream, piece).encoded())
             if not item.left:

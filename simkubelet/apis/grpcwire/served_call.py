@@ -76,16 +76,20 @@ class ServedCall:
     Args:
         end: The connection.
         stream: The call's on it.
+        on_answer: Called after each answer that was sent.
         on_over: Called with the stream when nothing more will be sent on it.
 
     Attributes:
         task: What answers; None until the request is there.
     """
 
-    def __init__(self, end: BatchingEnd, stream: int, on_over: Callable[[int], None]) -> None:
+    def __init__(
+        self, end: BatchingEnd, stream: int, on_answer: Callable[[], None], on_over: Callable[[int], None]
+    ) -> None:
         self.task: asyncio.Task[None] | None = None
         self._end = end
         self._stream = stream
+        self._on_answer = on_answer
         self._on_over = on_over
         self._path = self._encoding = ""
         self._received = bytearray()
@@ -197,6 +201,7 @@ class ServedCall:
             self._has_begun_to_answer = True
             self._end.send_headers(self._stream, _BEGINS, is_last=False)
         self._end.send_data(self._stream, framed(answer.SerializeToString()), False, on_sent)
+        self._on_answer()
 
     def _finish(self, code: Code, text: str = "") -> None:
         block = header_block(trailers(code, text)) if code else _ENDS_WELL

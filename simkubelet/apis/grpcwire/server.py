@@ -3,7 +3,8 @@
 gRPC's own for Python takes three threads for each call, 20 MiB and half of a plugin's start.
 
 A client that pings too often is sent away as by a server in Go. What clients can make a server keep is bounded, where
-one in Go has no bound: connections, streams of each, and the bytes of requests that are not complete.
+one in Go has no bound: connections, streams of each, the bytes of requests that are not complete, and those of
+answers that nobody reads.
 
 Source: google.golang.org/grpc v1.72.1, internal/transport/http2_server.go, ``handlePing``, and defaults.go.
 """
@@ -14,7 +15,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,8 @@ _MOST_STREAMS: Final = 1000
 """Of one connection."""
 _MOST_HELD_BYTES: Final = 64 << 20
 """Of all requests of a server that are not complete."""
+_MOST_UNREAD_BYTES: Final = 64 << 20
+"""Of all answers of a server."""
 _PING_S: Final = 300.0
 _IDLE_PING_S: Final = 7200.0
 """The time between two pings where no call is under way."""
@@ -143,9 +146,21 @@ class GrpcServer:
 
 @dataclass(slots=True)
 class _Held:
-    """Bytes of the requests of all connections that are not complete."""
+    """What the clients of a server make it keep.
+
+    Attributes:
+        size: Bytes of the requests of all connections that are not complete.
+        ends: The connections, which keep what their clients do not read.
+    """
 
     size: int = 0
+    ends: set[BatchingEnd] = field(default_factory=set)
+
+    def bound_unread(self) -> None:
+        """Where too much is not read, end the connection of the client that reads least."""
+        unread = {end: end.unread_bytes for end in self.ends}
+        if sum(unread.values()) > _MOST_UNREAD_BYTES:
+            max(unread, key=unread.__getitem__).abort()
 
 
 class _Connection:
@@ -158,6 +173,7 @@ class _Connection:
         self._methods = methods
         self._on_lost = on_lost
         self._held = held
+        held.ends.add(self.end)
         self._last_stream = 0
         self._pinged_at: float | None = None
         self._strikes = 0
@@ -186,7 +202,7 @@ class _Connection:
                 self.end.refuse(stream, REFUSED_STREAM)
                 return
             self.end.open(stream)
-            call = self._calls[stream] = ServedCall(self.end, stream, self._over)
+            call = self._calls[stream] = ServedCall(self.end, stream, self._held.bound_unread, self._over)
             call.begin(headers, self._methods)
             self._held.size += call.held_bytes
         if is_last:
@@ -224,6 +240,7 @@ class _Connection:
 
     def lost(self) -> None:
         self._drop_calls()
+        self._held.ends.discard(self.end)
         self._on_lost(self)
 
     def _pinged(self) -> None:

@@ -7,14 +7,17 @@ Source: staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go, pkg/util/valid
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...golang.text import quoted
 from ..objects.objects import JSON
 
-__all__ = ["FieldError", "GroupName", "StatusError"]
+__all__ = ["NAMESPACE_TERMINATING", "FieldError", "GroupName", "StatusError"]
+
+NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+"""The reason of the cause of a refusal to create something in a namespace that is being terminated."""
 
 _PRINTED: Final = {
     "FieldValueNotFound": "Not found",
@@ -26,8 +29,12 @@ _PRINTED: Final = {
     "FieldValueTooLong": "Too long",
     "FieldValueTooMany": "Too many",
     "FieldValueTypeInvalid": "Invalid value",
+    "InternalError": "Internal error",
 }
-_WITHOUT_VALUE: Final = ("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong")
+_WITHOUT_VALUE: Final = ("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "InternalError")
+
+_MOST_CHARACTERS: Final = 4 << 20
+"""Of the errors of one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,10 @@ class StatusError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def has_cause(self, reason: str) -> bool:
+        """Whether one of the details' causes has this reason."""
+        return any(cause.get("reason") == reason for cause in (self.details or {}).get("causes") or ())
+
     def status(self) -> JSON:
         """The answer's body."""
         body: JSON = {
@@ -152,6 +163,7 @@ class StatusError(Exception):
 
     @classmethod
     def invalid(cls, kind: GroupName, name: str, errors: Sequence[FieldError]) -> StatusError:
+        errors = list(_first(errors))
         texts = list(dict.fromkeys(map(str, errors)))
         together = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         causes = [{"reason": error.reason, "message": error.body, "field": error.path} for error in errors]
@@ -191,6 +203,16 @@ class StatusError(Exception):
     @classmethod
     def internal(cls, why: str) -> StatusError:
         return cls(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
+
+
+def _first(errors: Iterable[FieldError]) -> Iterator[FieldError]:
+    """As many errors as fit into an answer: each may show the same long value."""
+    left = _MOST_CHARACTERS
+    for error in errors:
+        if left <= 0:
+            return
+        left -= len(str(error))
+        yield error
 
 
 def _details(about: GroupName, name: str) -> JSON:

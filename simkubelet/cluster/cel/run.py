@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
-from .values import Domains, EvaluationError, Joined, LimitError, Optional, count_parts, key_of, size_of
+from .values import (
+    Domains,
+    EvaluationError,
+    ExhaustedError,
+    Joined,
+    LimitError,
+    Optional,
+    count_parts,
+    key_of,
+    size_of,
+)
 
-__all__ = ["Later", "Qualifier", "Run", "Step", "kept", "resolved", "variable"]
+__all__ = ["Effort", "Later", "Qualifier", "Run", "Step", "kept", "resolved", "variable"]
 
 
 class Run:
@@ -51,6 +61,77 @@ class Run:
 
 
 Step: TypeAlias = Callable[[Run], Any]
+T = TypeVar("T")
+
+_READING_COST: Final = 5
+"""Of a character of an expression."""
+_MOST_PREPARED: Final = 128
+
+
+class Effort:
+    """What a search may cost that evaluates expressions, in their units; it knows the run that goes on.
+
+    Args:
+        most: for all of it.
+    """
+
+    __slots__ = ("_is_stopped", "_left", "_prepared", "_run")
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._prepared: dict[str, Any] = {}
+        self._run: Run | None = None
+        self._is_stopped = False
+
+    def spend(self, cost: int = 0) -> None:
+        """Count what is no evaluation.
+
+        Raises:
+            ExhaustedError: there is not as much left, or the search was stopped.
+        """
+        if self._is_stopped or cost > self._left:
+            raise ExhaustedError
+        self._left -= cost
+
+    def prepared(self, expression: str, prepare: Callable[[str], T]) -> T:
+        """What `prepare` makes of an expression, which costs by its length; the last ones are kept.
+
+        Raises:
+            ExhaustedError: see `spend`.
+        """
+        made: T | None = self._prepared.get(expression)
+        if made is None:
+            self.spend(_READING_COST * len(expression))
+            if len(self._prepared) == _MOST_PREPARED:
+                self._prepared.clear()
+            made = self._prepared[expression] = prepare(expression)
+        return made
+
+    def evaluate(self, step: Step, names: dict[str, Any], limit: int) -> Any:
+        """The value of an expression for some variables.
+
+        Raises:
+            EvaluationError: it has none.
+            LimitError: it costs more than the limit.
+            ExhaustedError: see `spend`.
+        """
+        run = self._run = Run(names, limit)
+        run.limit = min(limit, self._left)
+        self.spend()
+        try:
+            return step(run)
+        except LimitError:
+            if run.limit < limit and run.cost > run.limit:
+                raise ExhaustedError from None
+            raise
+        finally:
+            self._left -= min(run.cost, self._left)
+
+    def stop(self) -> None:
+        """End the search in another thread; an evaluation ends at its next step."""
+        self._is_stopped = True
+        if self._run is not None:
+            self._run.limit = -1
 
 
 @dataclass(slots=True)

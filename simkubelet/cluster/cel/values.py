@@ -20,6 +20,7 @@ __all__ = [
     "TYPES",
     "Domains",
     "EvaluationError",
+    "ExhaustedError",
     "Joined",
     "LimitError",
     "NamedType",
@@ -45,6 +46,10 @@ class LimitError(Exception):
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class ExhaustedError(Exception):
+    """A search ends: its evaluations have cost too much together, or it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)

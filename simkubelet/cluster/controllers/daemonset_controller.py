@@ -21,7 +21,7 @@ from typing import Final
 from ..._internal.change import Change, first_done
 from ..._internal.doors import Door
 from ...model.clock import Clock
-from ..api.errors import StatusError
+from ..api.errors import NAMESPACE_TERMINATING, StatusError
 from ..api.registry.kinds import Kind, kind_named
 from ..api.registry.registry import Registry
 from ..objects.events import EventRecorder
@@ -125,6 +125,8 @@ class DaemonSetController:
             try:
                 pod = self._registry.create(_PODS, namespace, new_pod(daemon_set, node, view.revision_hash))
             except StatusError as error:
+                if error.has_cause(NAMESPACE_TERMINATING):
+                    break
                 self._record(daemon_set, "Warning", "FailedCreate", f"Error creating: {error}")
                 retry_s = _RETRY_S
             else:
@@ -171,7 +173,7 @@ class DaemonSetController:
             metadata["namespace"],
             metadata["name"],
             lambda found: {**found, "status": {**_kept(found), **counts}},
-            status=True,
+            subresource="status",
         )
 
     def _pods(self, daemon_set: JSON) -> list[JSON]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..objects.node_selection import matches_required_affinity, untolerated_taint
 from ..objects.objects import JSON, WallTime
+from ..objects.pod_json import has_ended
 from ..strategies.daemonsets import template_generation
 
 __all__ = [
@@ -42,7 +43,6 @@ _TOLERATED: Final = (
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
 _TOLERATED_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def by_node(pods: Iterable[JSON]) -> dict[str, list[JSON]]:
     """Node -> the set's pods for it, without those that have ended and are being deleted."""
     found: dict[str, list[JSON]] = {}
     for pod in pods:
-        if not (_is_deleting(pod) and _phase(pod) in _ENDED):
+        if not (_is_deleting(pod) and has_ended(pod)):
             found.setdefault(target_node(pod), []).append(pod)
     return found
 
@@ -158,7 +158,7 @@ def manage(
         if not continues_on(view.object, node):
             delete += map(_name, alive)
             continue
-        running = [pod for pod in alive if _phase(pod) not in _ENDED]
+        running = [pod for pod in alive if not has_ended(pod)]
         for pod in alive:
             if _phase(pod) == "Succeeded" or (_phase(pod) == "Failed" and not is_waiting(name)):
                 delete.append(_name(pod))

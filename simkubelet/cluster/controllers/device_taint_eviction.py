@@ -2,7 +2,7 @@
 
 The driver taints a device in its ResourceSlice, an administrator with a DeviceTaintRule. A pod goes when one of its
 claims has a device whose taint the claim does not tolerate, or no longer: the time of a toleration counts from that of
-the taint. Claims of extended resources are passed over, as in the real controller.
+the taint. Claims of extended resources are passed over by the controllers up to 1.37.1.
 
 Source: pkg/controller/devicetainteviction/device_taint_eviction.go (kubernetes v1.36.3, v1.37.2).
 """
@@ -17,7 +17,14 @@ from typing import Any, Final
 
 from ..._internal.change import Noted
 from ..._internal.doors import Door
-from ...dra.pod_claims import DynamicResourcesError, allocation_results, is_reserved_for, owner_refusal, pod_claims
+from ...dra.pod_claims import (
+    DynamicResourcesError,
+    PodClaim,
+    allocation_results,
+    is_reserved_for,
+    owner_refusal,
+    pod_claims,
+)
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
@@ -31,6 +38,12 @@ from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["DeviceTaintEviction"]
 
+_FOLLOWS_EXTENDED_CLAIMS: Final = Difference(
+    "a tainted device ends pods that have it by a claim of their extended resources, too",
+    {"1.26": False, "1.37.2": True},
+    "pkg/controller/devicetainteviction/device_taint_eviction.go, ``podEvictionTime``, ``handlePodChange`` (kubernetes "
+    "v1.37.1, v1.37.2)",
+)
 _EVICTS: Final = Difference(
     "a controller ends pods whose devices have a taint with the effect NoExecute",
     {"1.26": False, "1.36": True},
@@ -185,6 +198,8 @@ class DeviceTaintEviction:
             named = list(pod_claims(pod))
         except DynamicResourcesError:
             return
+        if _FOLLOWS_EXTENDED_CLAIMS.at(self._release) and (extended := pod.extended_claim) is not None:
+            named.append(PodClaim("", extended.name, is_generated=True))
         for one in named:
             claim = self._store.objects.get(Key(_CLAIMS, pod.namespace, one.claim))
             if claim is None or (one.is_generated and owner_refusal(pod, claim, self._release) is not None):

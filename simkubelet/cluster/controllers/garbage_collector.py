@@ -10,8 +10,9 @@ pkg/controller/podgc/gc_controller.go, ``gcOrphaned``, ``gcUnscheduledTerminatin
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -36,6 +37,8 @@ _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
 _OWNED_BY: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
 _WAITING: Final = frozenset({_ORPHAN, _FOREGROUND})
+_HANDLED_AT_ONCE: Final = 200
+"""Objects and references to owners, until others have their turn."""
 _STORED: Final = tuple(
     kind for kind in KINDS if "list" in kind.verbs and kind.plural != "events" and not kind.stored_as
 )
@@ -51,16 +54,17 @@ class GarbageCollector:
         self._leaving: set[Key] = set()
         self._suspects: set[Key] = set()
         self._concerning = Change()
+        self._handled = 0
         for kind in _STORED:
             for one in self._objects.all_of(kind.key_kind):
-                self._take(kind.key(one["metadata"].get("namespace", ""), one["metadata"]["name"]), [], one)
+                self._take(_key(kind, one), [], one)
             self._objects.subscribe(kind.key_kind, self._note)
 
     async def run(self) -> None:
         """Look after each change that may leave garbage, until cancelled."""
         while True:
             seen = self._concerning.count
-            self._collect()
+            await self._collect()
             await self._concerning.wait(seen)
 
     def _note(self, written: Written) -> None:
@@ -92,69 +96,95 @@ class GarbageCollector:
         waits = metadata.get("deletionTimestamp") and _WAITING.intersection(metadata.get("finalizers") or ())
         (self._leaving.add if waits else self._leaving.discard)(key)
 
-    def _collect(self) -> None:
+    async def _collect(self) -> None:
+        self._handled = 0
         for kind, owner in self._found(self._leaving):
             with self._passage(_OWNER, kind, owner):
-                self._end_owner(kind, owner)
+                await self._end_owner(kind, owner)
+            await self._pause(owner)
         suspects, self._suspects = self._suspects, set()
         for kind, dependent in self._found(suspects):
             with self._passage(_DEPENDENT, kind, dependent):
-                if self._has_lost_all_owners(dependent):
-                    self._delete([(kind, dependent)], None)
+                self._look_at(kind, dependent)
+            await self._pause(dependent)
+
+    async def _pause(self, handled: JSON) -> None:
+        """Let others have their turn, where much was handled since they had it."""
+        self._handled += 1 + len(_references(handled))
+        if self._handled > _HANDLED_AT_ONCE:
+            self._handled = 0
+            await asyncio.sleep(0)
 
     def _passage(self, door: Door, kind: Kind, one: JSON) -> Passage:
-        key = kind.key(one["metadata"].get("namespace", ""), one["metadata"]["name"])
+        key = _key(kind, one)
         return door(key, partial(self._objects.record_failure, key, one))
 
-    def _end_owner(self, kind: Kind, owner: JSON) -> None:
-        own = self._found(self._dependents.get(owner["metadata"]["uid"], ()))
+    async def _end_owner(self, kind: Kind, owner: JSON) -> None:
+        own = frozenset(self._dependents.get(owner["metadata"]["uid"], ()))
         if _ORPHAN in owner["metadata"]["finalizers"]:
-            self._let_go(own, owner)
+            for dependent_kind, dependent in self._found(own):
+                self._change_owners(dependent_kind, dependent, partial(_without, uids={owner["metadata"]["uid"]}))
+                await self._pause(dependent)
             self._finish(kind, owner, _ORPHAN)
             return
-        self._delete(own, _FOREGROUND)
-        if not any((_reference(one, owner) or {}).get("blockOwnerDeletion") for _, one in own):
-            self._finish(kind, owner, _FOREGROUND)
+        for _, dependent in self._found(own):
+            if _blocks(dependent, owner):
+                self._suspects |= own
+                return
+            await self._pause(dependent)
+        self._finish(kind, owner, _FOREGROUND)
 
-    def _found(self, keys: Iterable[Key]) -> list[tuple[Kind, JSON]]:
-        """The objects that are still there, by kind, namespace and name."""
-        objects = [(kind_named(key.kind), self._objects.get(key)) for key in sorted(keys)]
-        return [(kind, one) for kind, one in objects if one is not None]
+    def _look_at(self, kind: Kind, dependent: JSON) -> None:
+        """End an object whose owners are gone or wait for it; one with another owner stays, and loses these."""
+        metadata = dependent["metadata"]
+        references = _references(dependent)
+        if metadata.get("deletionTimestamp") or not references or not all(map(partial(_can_look_up, kind), references)):
+            return
+        owners = {reference["uid"]: self._owner(dependent, reference) for reference in references}
+        waiting = {uid for uid, owner in owners.items() if owner is not None and _waits_for_dependents(owner)}
+        lost = {uid for uid, owner in owners.items() if owner is None}
+        if len(waiting) + len(lost) < len(owners):
+            if waiting or lost:
+                self._change_owners(kind, dependent, partial(_without, uids=waiting | lost))
+            return
+        own = list(self._found(self._dependents.get(metadata["uid"], ()))) if waiting else []
+        if any(_waits_for_dependents(one) for _, one in own):
+            # It may be a circle, in which each would wait for the next one.
+            self._change_owners(kind, dependent, _unblocked)
+        options = DeleteOptions(uid=metadata["uid"], finalizer=_FOREGROUND if own else None)
+        with suppress(StatusError):
+            self._registry.delete(kind, metadata.get("namespace", ""), metadata["name"], options)
 
-    def _has_lost_all_owners(self, dependent: JSON) -> bool:
-        return not any(self._may_be_there(dependent, one) for one in dependent["metadata"]["ownerReferences"])
+    def _found(self, keys: Iterable[Key]) -> Iterator[tuple[Kind, JSON]]:
+        """The objects that are still there when it is their turn, by kind, namespace and name."""
+        for key in sorted(keys):
+            one = self._objects.get(key)
+            if one is not None:
+                yield kind_named(key.kind), one
 
-    def _may_be_there(self, dependent: JSON, reference: JSON) -> bool:
-        kind = _OWNED_BY.get((reference["apiVersion"], reference["kind"]))
-        if kind is None:
-            return True
+    def _owner(self, dependent: JSON, reference: JSON) -> JSON | None:
+        kind = _OWNED_BY[reference["apiVersion"], reference["kind"]]
         owner = self._objects.get(kind.key(dependent["metadata"].get("namespace", ""), reference["name"]))
-        return owner is not None and owner["metadata"]["uid"] == reference["uid"]
+        return owner if owner is not None and owner["metadata"]["uid"] == reference["uid"] else None
 
-    def _delete(self, found: Iterable[tuple[Kind, JSON]], finalizer: str | None) -> None:
-        for kind, one in found:
-            metadata = one["metadata"]
-            if metadata.get("deletionTimestamp"):
-                continue
-            options = DeleteOptions(uid=metadata["uid"], finalizer=finalizer)
-            with suppress(StatusError):
-                self._registry.delete(kind, metadata.get("namespace", ""), metadata["name"], options)
+    def _change_owners(self, kind: Kind, dependent: JSON, change: Callable[[list[JSON]], list[JSON]]) -> None:
+        metadata = dependent["metadata"]
 
-    def _let_go(self, found: Iterable[tuple[Kind, JSON]], owner: JSON) -> None:
-        uid = owner["metadata"]["uid"]
+        def changed(found: JSON) -> JSON:
+            return _with(found, "ownerReferences", change(_references(found)))
 
-        def without_owner(dependent: JSON) -> JSON:
-            left = [one for one in dependent["metadata"]["ownerReferences"] if one["uid"] != uid]
-            return _with(dependent, "ownerReferences", left)
-
-        for kind, one in found:
-            self._registry.update(kind, one["metadata"].get("namespace", ""), one["metadata"]["name"], without_owner)
+        self._registry.update(kind, metadata.get("namespace", ""), metadata["name"], changed)
 
     def _finish(self, kind: Kind, owner: JSON, finalizer: str) -> None:
-        def without_finalizer(found: JSON) -> JSON:
-            return _with(found, "finalizers", [one for one in found["metadata"]["finalizers"] if one != finalizer])
+        """Take a finalizer away, where that has not been done meanwhile."""
+        metadata, now = owner["metadata"], self._objects.get(_key(kind, owner))
+        if now is None or now["metadata"]["uid"] != metadata["uid"]:
+            return
 
-        metadata = owner["metadata"]
+        def without_finalizer(found: JSON) -> JSON:
+            left = [one for one in found["metadata"].get("finalizers") or () if one != finalizer]
+            return _with(found, "finalizers", left)
+
         self._registry.update(kind, metadata.get("namespace", ""), metadata["name"], without_finalizer)
 
 
@@ -168,8 +198,32 @@ def _references(dependent: JSON) -> list[JSON]:
     return dependent["metadata"].get("ownerReferences") or []
 
 
-def _reference(dependent: JSON, owner: JSON) -> JSON | None:
-    return next((one for one in _references(dependent) if one["uid"] == owner["metadata"]["uid"]), None)
+def _key(kind: Kind, one: JSON) -> Key:
+    return kind.key(one["metadata"].get("namespace", ""), one["metadata"]["name"])
+
+
+def _can_look_up(kind: Kind, reference: JSON) -> bool:
+    """Whether there can be such an owner: it is of a known kind, and what has no namespace has none in one."""
+    owner = _OWNED_BY.get((reference["apiVersion"], reference["kind"]))
+    return owner is not None and (kind.namespaced or not owner.namespaced)
+
+
+def _blocks(dependent: JSON, owner: JSON) -> bool:
+    uid = owner["metadata"]["uid"]
+    return any(one["uid"] == uid and one.get("blockOwnerDeletion") for one in _references(dependent))
+
+
+def _waits_for_dependents(owner: JSON) -> bool:
+    metadata = owner["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and _FOREGROUND in (metadata.get("finalizers") or ())
+
+
+def _without(references: list[JSON], uids: Collection[str]) -> list[JSON]:
+    return [one for one in references if one["uid"] not in uids]
+
+
+def _unblocked(references: list[JSON]) -> list[JSON]:
+    return [{**one, "blockOwnerDeletion": False} if one.get("blockOwnerDeletion") else one for one in references]
 
 
 _PERIOD_S: Final = 20.0

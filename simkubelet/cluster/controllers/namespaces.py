@@ -1,8 +1,7 @@
-"""What a control plane does about namespaces: those that a cluster begins with, what is in each of them, their end.
+"""What a control plane does about namespaces: those that a cluster begins with, and what is in each of them.
 
 Source: pkg/controlplane/controller/systemnamespaces, pkg/controller/serviceaccount/serviceaccounts_controller.go,
-pkg/controller/certificates/rootcacertpublisher/publisher.go,
-pkg/controller/namespace/deletion/namespaced_resources_deleter.go (kubernetes v1.34.4).
+pkg/controller/certificates/rootcacertpublisher/publisher.go (kubernetes v1.34.4). Their end is `NamespaceDeletion`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import Final
 
 from ..._internal.change import Change
 from ..._internal.doors import Door
-from ..api.registry.kinds import KINDS, Kind, kind_named
-from ..api.registry.registry import DeleteOptions, Registry
-from ..objects.objects import JSON, Written
+from ..api.registry.kinds import kind_named
+from ..api.registry.registry import Registry
+from ..objects.objects import Written
 
 __all__ = ["NamespaceController"]
 
@@ -36,7 +35,7 @@ _ROOT_CA_ANNOTATIONS: Final = {
 
 
 class NamespaceController:
-    """Keeps a service account and the root certificate in each namespace, and empties those that are deleted.
+    """Keeps a service account and the root certificate in each namespace that is not deleted.
 
     Args:
         authority: the certificate in PEM; empty where the API server has none.
@@ -45,10 +44,9 @@ class NamespaceController:
     def __init__(self, registry: Registry, authority: str = "") -> None:
         self._registry = registry
         self._authority = authority
-        self._leaving: set[str] = set()
         self._concerning = Change()
-        for stored in dict.fromkeys(kind.key_kind for kind in KINDS):
-            registry.objects.subscribe(stored, self._note)
+        for kind in (_NAMESPACES, _SERVICE_ACCOUNTS, _CONFIG_MAPS):
+            registry.objects.subscribe(kind.key_kind, self._note)
 
     def ensure_namespaces(self) -> None:
         """Create the namespaces that every cluster has, with their service accounts."""
@@ -65,24 +63,19 @@ class NamespaceController:
             await self._concerning.wait(seen)
 
     def _note(self, written: Written) -> None:
-        """Look again where something that is kept has changed, or what is in a namespace that is to go."""
+        """Look again where something that is kept has changed."""
         key = written.key
-        is_kept = key.kind == _NAMESPACES.key_kind or (key.kind, key.name) in _KEPT
-        if is_kept or key.namespace in self._leaving:
+        if key.kind == _NAMESPACES.key_kind or (key.kind, key.name) in _KEPT:
             self._concerning.notify()
 
     def _settle(self) -> None:
-        namespaces = self._registry.objects.all_of(_NAMESPACES.key_kind)
-        leaving = {one["metadata"]["name"] for one in namespaces if one["metadata"].get("deletionTimestamp")}
-        self._leaving = leaving
-        for namespace in namespaces:
+        for namespace in self._registry.objects.all_of(_NAMESPACES.key_kind):
+            if namespace["metadata"].get("deletionTimestamp"):
+                continue
             name = namespace["metadata"]["name"]
             key = _NAMESPACES.key("", name)
             with _SYNC(name, partial(self._registry.objects.record_failure, key, namespace)):
-                if name in leaving:
-                    self._empty(namespace, name)
-                else:
-                    self._furnish(name)
+                self._furnish(name)
 
     def _furnish(self, name: str) -> None:
         """Make what every namespace has."""
@@ -99,17 +92,3 @@ class NamespaceController:
             self._registry.create(_CONFIG_MAPS, namespace, {"metadata": metadata, "data": data})
         elif found.get("data") != data:
             self._registry.objects.replace(key, {**found, "data": data})
-
-    def _empty(self, namespace: JSON, name: str) -> None:
-        left = False
-        for kind in (kind for kind in KINDS if kind.namespaced and not kind.stored_as):
-            for obj in self._registry.objects.all_of(kind.key_kind, name):
-                left |= not self._is_gone(kind, name, obj)
-        if not left and not (namespace["metadata"].get("finalizers")):
-            self._registry.objects.remove(_NAMESPACES.key("", name))
-
-    def _is_gone(self, kind: Kind, namespace: str, obj: JSON) -> bool:
-        """Delete an object, once; one that takes its time is left to who ends it."""
-        if obj["metadata"].get("deletionTimestamp"):
-            return False
-        return self._registry.delete(kind, namespace, obj["metadata"]["name"], DeleteOptions())[1]

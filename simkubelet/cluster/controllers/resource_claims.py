@@ -26,6 +26,7 @@ from ..api.registry.kinds import Kind, kind_named
 from ..api.registry.registry import Registry
 from ..objects.events import EventRecorder
 from ..objects.objects import JSON, Key, Verb, Written, copied
+from ..objects.pod_json import has_ended
 
 __all__ = ["ResourceClaimController"]
 
@@ -36,7 +37,6 @@ _ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _COMPONENT: Final = "resource_claim"
 _LONGEST_BASE: Final = 57
-_ENDED: Final = ("Succeeded", "Failed")
 _FIRST_RETRY_S: Final = 0.005
 _LAST_RETRY_S: Final = 1000.0
 
@@ -159,7 +159,7 @@ class ResourceClaimController:
                 self._events.record(about, "Warning", "FailedResourceClaimCreation", message, _COMPONENT)
                 raise _RetryError(message) from None
         if made:
-            pod = self._write(_PODS, pod, lambda new: _note_claims(new, made), status=True)
+            pod = self._write(_PODS, pod, lambda new: _note_claims(new, made), subresource="status")
         if not pod["spec"].get("nodeName"):
             return
         for name, is_made in _claim_names(pod):
@@ -205,7 +205,7 @@ class ResourceClaimController:
         def reserve(new: JSON) -> None:
             new["status"]["reservedFor"] = [*users, user]
 
-        self._write(_CLAIMS, claim, reserve, status=True)
+        self._write(_CLAIMS, claim, reserve, subresource="status")
 
     # Claims
 
@@ -227,7 +227,7 @@ class ResourceClaimController:
                     if is_protected:
                         new["status"].pop("allocation", None)
 
-            claim = self._write(_CLAIMS, claim, release, status=True)
+            claim = self._write(_CLAIMS, claim, release, subresource="status")
             if is_protected and (claim.get("status") or {}).get("allocation") is None:
                 claim = self._write(_CLAIMS, claim, _unprotect)
         if not left:
@@ -250,13 +250,13 @@ class ResourceClaimController:
     def _claim_key(self, pod: JSON, name: str) -> Key:
         return _CLAIMS.key(pod["metadata"]["namespace"], name)
 
-    def _write(self, kind: Kind, one: JSON, edit: Callable[[JSON], None], *, status: bool = False) -> JSON:
+    def _write(self, kind: Kind, one: JSON, edit: Callable[[JSON], None], *, subresource: str = "") -> JSON:
         def changed(stored: JSON) -> JSON:
             edit(stored)
             return stored
 
         metadata = one["metadata"]
-        return self._registry.update(kind, metadata["namespace"], metadata["name"], changed, status=status)
+        return self._registry.update(kind, metadata["namespace"], metadata["name"], changed, subresource=subresource)
 
 
 def _recorded(pod: JSON) -> Mapping[str, JSON]:
@@ -313,7 +313,7 @@ def _is_for(pod: JSON, claim: JSON) -> bool:
 def _is_done(pod: JSON) -> bool:
     """Whether no container of a pod runs or will ever run."""
     is_unplaced = bool(pod["metadata"].get("deletionTimestamp")) and not pod["spec"].get("nodeName")
-    return is_unplaced or (pod.get("status") or {}).get("phase") in _ENDED
+    return is_unplaced or has_ended(pod)
 
 
 def _unprotect(claim: JSON) -> None:

@@ -6,7 +6,8 @@ They are made from what they name, so the same image has the same digest on ever
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+
+from ...model.short_texts import cached_if_short
 
 __all__ = ["container_id", "image_id", "image_name"]
 
@@ -16,7 +17,7 @@ def container_id(pod_uid: str, container: str, attempt: int) -> str:
     return f"containerd://{_digest(f'{pod_uid}/{container}/{attempt}')}"
 
 
-@lru_cache
+@cached_if_short
 def image_name(image: str) -> str:
     """The full name of an image: ``docker.io/library/busybox:latest`` for ``busybox``.
 
@@ -26,7 +27,7 @@ def image_name(image: str) -> str:
     return f"{repository}{tag}"
 
 
-@lru_cache
+@cached_if_short
 def image_id(image: str) -> str:
     """The image by its digest: the one in its name, or one computed in place of a registry's answer."""
     repository, tag = _split(image)

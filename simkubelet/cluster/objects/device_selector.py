@@ -15,21 +15,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from ...model.errors import HostError
 from ...model.version import DEFAULT, Version, version
 from ..cel.environment import environment
 from ..cel.estimate import estimated_cost
 from ..cel.evaluation import evaluation
 from ..cel.kubernetes_functions import quantity, semver
 from ..cel.nesting import depth_error
-from ..cel.run import Run, Step
+from ..cel.run import Effort, Step
 from ..cel.tree import Checked, read_checked
-from ..cel.values import Domains, EvaluationError, LimitError, type_of
+from ..cel.values import Domains, EvaluationError, ExhaustedError, LimitError, type_of
 
 __all__ = [
     "COST_LIMIT",
     "CompileError",
     "DeviceView",
     "SelectorError",
+    "check_selectors",
     "compiled_selector",
     "device_view",
     "exceeds_cost_limit",
@@ -43,7 +45,7 @@ DeviceView: TypeAlias = dict[str, Any]
 
 _RELEASE: Final = version(DEFAULT)
 _MOST_KEPT: Final = 128
-_MISSING: Final = "CEL selectors need the package cel-expr-python: pip install 'simkubelet[dra]'"
+_MISSING: Final = "CEL selectors need the package cel-expr-python: pip install cel-expr-python"
 _KINDS_OF_VALUES: Final = ("int", "bool", "string", "ints", "bools", "strings")
 _TESTS_CAPACITY: Final = re.compile(r"\bhas\s*\(\s*device\s*\.\s*capacity\s*\)")
 _NOT_IN_THE_PACKAGE: Final = re.compile(
@@ -83,14 +85,21 @@ class DeviceSelector:
     greatest_cost: int
     step: Step
 
-    def matches(self, device: DeviceView) -> bool:
+    def matches(self, device: DeviceView, effort: Effort | None = None) -> bool:
         """Whether a device is one that the expression asks for.
+
+        Args:
+            device: the device.
+            effort: what a search has for all of its evaluations.
 
         Raises:
             SelectorError: it cannot be evaluated, as where the device has no attribute of that name.
+            ExhaustedError: there is no answer yet, and no more effort for it.
         """
         try:
-            value = self.step(Run({"device": device}, COST_LIMIT))
+            value = (effort or Effort(COST_LIMIT)).evaluate(self.step, {"device": device}, COST_LIMIT)
+        except ExhaustedError:
+            raise
         except (EvaluationError, LimitError) as error:
             raise SelectorError(str(error)) from None
         except Exception as error:
@@ -130,6 +139,18 @@ def _checked(expression: str, knows_sharing: bool) -> Checked:
         raise CompileError(_MISSING) from None
     except RuntimeError as error:
         raise CompileError(f"compilation failed: {_compile_error(str(error), expression)}") from None
+
+
+def check_selectors() -> None:
+    """Make sure that expressions can be compiled here.
+
+    Raises:
+        HostError: the package is missing.
+    """
+    try:
+        environment(knows_sharing=False)
+    except ImportError:
+        raise HostError(_MISSING) from None
 
 
 def expression_refusal(

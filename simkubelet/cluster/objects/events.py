@@ -12,6 +12,7 @@ a series is written at each repeat and not now and then.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from ..._internal.change import Change
 from ...model.events import SIMULATOR, EventRecorded, Observer
 from ...model.pod import Pod, PodUID
 from .objects import JSON, Key, Objects, Verb, Written
+from .stored_sizes import TOO_LARGE, is_too_large
 
 __all__ = ["EVENT_TTL_S", "EventRecorder", "KubeEvent", "PodEvents"]
 
+_log = logging.getLogger(__name__)
 _REMEMBERED: Final = 4096
 _ALIKE_AT_MOST: Final = 10
 _ALIKE_WITHIN_S: Final = 600.0
@@ -35,7 +38,7 @@ _REFERENCE: Final = ("namespace", "name", "uid", "resourceVersion")
 _COMBINED: Final = "(combined from similar events): "
 _Known = TypeVar("_Known")
 _Identity: TypeAlias = tuple[object, ...]
-"""The component and its host, the object, and what else distinguishes Events."""
+"""The component and its host, the object, and what else distinguishes Events: a message by its hash, as it is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class EventRecorder:
             self._write(key, about, type_, reason, message, component=component, host=host, action=action)
             return
         alike = (*identity, type_, reason)
-        key = (*alike, about.get("fieldPath"), message)
+        key = (*alike, about.get("fieldPath"), hash(message))
         if self._is_one_of_many(alike, message):
             key, message = alike, _COMBINED + message
         if self._is_let_through((*identity, type_)):
@@ -138,17 +141,29 @@ class EventRecorder:
         stored = None if place is None else self._objects.get(place)
         if place is not None and stored is not None and (not action or self._is_in_series(stored)):
             repeated = _repeated_json(stored, wall_time.now(), wall_time.now_micro())
-            self._objects.replace(place, repeated if action else {**repeated, "message": message})
+            body = repeated if action else {**repeated, "message": message}
+            write = self._objects.replace
+        else:
+            namespace, name = about.get("namespace") or "default", f"{about['name']}.{self._nanos():x}"
+            if self._is_ending(namespace):
+                # The API server refuses what is new there, and neither library tries again.
+                return
+            texts, place = (about, type_, reason, message), Key("events", namespace, name)
+            body = (
+                _series_json(*texts, component=component, action=action, now=wall_time.now_micro())
+                if action
+                else _event_json(*texts, component=component, host=host, now=wall_time.now())
+            )
+            write = self._objects.create
+        if is_too_large(body):
+            _log.error("Server rejected event (will not retry!): %s", TOO_LARGE)
             return
-        namespace, name = about.get("namespace") or "default", f"{about['name']}.{self._nanos():x}"
-        texts = (about, type_, reason, message)
-        body: JSON = (
-            _series_json(*texts, component=component, action=action, now=wall_time.now_micro())
-            if action
-            else _event_json(*texts, component=component, host=host, now=wall_time.now())
-        )
-        _remember(self._recorded, key, Key("events", namespace, name))
-        self._objects.create(Key("events", namespace, name), body)
+        _remember(self._recorded, key, place)
+        write(place, body)
+
+    def _is_ending(self, namespace: str) -> bool:
+        holder = self._objects.get(Key("namespaces", "", namespace)) or {}
+        return (holder.get("status") or {}).get("phase") == "Terminating"
 
     def _note(self, written: Written) -> None:
         self._written_at.pop(written.key, None)
@@ -183,7 +198,7 @@ class EventRecorder:
             alike = _Alike(now)
             _remember(self._alike, key, alike)
         alike.last = now
-        alike.messages.add(message)
+        alike.messages.add(hash(message))
         if len(alike.messages) < _ALIKE_AT_MOST:
             return False
         alike.messages.pop()
@@ -289,10 +304,10 @@ class PodEvents:
 
 @dataclass(slots=True)
 class _Alike:
-    """Events of one reason about one object: their different messages, and when the last one came."""
+    """Events of one reason about one object: the hashes of their long messages, and when the last one came."""
 
     last: float
-    messages: set[str] = field(default_factory=set)
+    messages: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -250,7 +250,7 @@ def node_status_json(
         "allocatable": _quantities(status.allocatable, old.get("allocatable") or {}),
         "conditions": [*conditions, *published.values()],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": endpoint.port}},
-        "nodeInfo": _node_info(name, status.kubelet_version),
+        "nodeInfo": _node_info(name, status),
     }
 
 
@@ -275,11 +275,13 @@ def read_node_status(status: Mapping[str, Any], wall_time: WallTime) -> NodeStat
     Raises:
         InputError: a quantity is none.
     """
+    info = status.get("nodeInfo") or {}
     return NodeStatus(
         _amounts(status.get("capacity") or {}),
         _amounts(status.get("allocatable") or {}),
         tuple(_conditions(status.get("conditions") or (), wall_time)),
-        str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
+        str(info.get("kubeletVersion") or ""),
+        str(info.get("bootID") or ""),
     )
 
 
@@ -325,25 +327,21 @@ def _quantity(name: str, amount: int, old: str | None) -> str:
     return old if old is not None and parse_amount(name, old) == amount else format_amount(name, amount)
 
 
-def _node_info(name: str, kubelet_version: str) -> JSON:
+def _node_info(name: str, status: NodeStatus) -> JSON:
     return {
         "architecture": _architecture(),
-        "bootID": _id("boot", name),
+        "bootID": status.boot_id,
         "containerRuntimeVersion": _RUNTIME,
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
-        "kubeletVersion": kubelet_version,
+        "kubeletVersion": status.kubelet_version,
         "machineID": hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(),
         "operatingSystem": "linux",
         "osImage": _OS_IMAGE,
-        "systemUUID": _id("system", name),
+        "systemUUID": str(uuid.uuid5(uuid.NAMESPACE_DNS, f"system.{name}")),
     }
 
 
 @cache
 def _architecture() -> str:
     return _ARCHITECTURES.get(platform.machine(), platform.machine())
-
-
-def _id(kind: str, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}.{name}"))

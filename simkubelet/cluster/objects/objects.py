@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from itertools import takewhile
+from itertools import starmap, takewhile, zip_longest
 from typing import Any, Final, TypeAlias
 
 from ..._internal.change import Change
@@ -46,6 +46,8 @@ _MOST_REMEMBERED_BYTES: Final = 128 << 20
 _FORGET_PERIOD_S: Final = 15.0
 _VALUE_BYTES: Final = 64
 """Of a short text, or of a list or a dictionary without what is in it."""
+_MOST_FIELDS: Final = 64
+"""More than any type of the API has; the names of these are shared, those of a larger map are not."""
 _WRITE: Final = Door("notice of a write")
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -116,6 +118,7 @@ class _Collection:
 
     Attributes:
         stored: path -> object.
+        weights: path -> the object's size, about, in bytes.
         paths: the same paths in order.
         history: the latest writes, the oldest first.
         sizes: of the objects in the history, about, in bytes.
@@ -125,6 +128,7 @@ class _Collection:
     """
 
     stored: dict[str, JSON] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
     history: deque[Written] = field(default_factory=deque)
     sizes: deque[int] = field(default_factory=deque)
@@ -134,10 +138,17 @@ class _Collection:
     subscribers: list[Subscriber] = field(default_factory=list)
 
     def remember(self, written: Written) -> None:
-        """Add a write to the history."""
+        """Add a write to the history.
+
+        What an object shares with its state before is not measured again: of one with thousands of parts, few change.
+        """
+        path = written.key.path
+        size = self.weights.pop(path, 0) + _growth(written.object, written.before)
+        if written.verb is not Verb.DELETED:
+            self.weights[path] = size
         self.history.append(written)
-        self.sizes.append(_size(written.object))
-        self.size += self.sizes[-1]
+        self.sizes.append(size)
+        self.size += size
         self.latest = written.version
 
     def forget(self, until: float) -> None:
@@ -182,6 +193,10 @@ class Objects:
     def get(self, key: Key) -> JSON | None:
         """The object at a place."""
         return self._kinds[key.kind].stored.get(key.path)
+
+    def weight(self, key: Key) -> int:
+        """About how many bytes of memory the object at a place takes; 0 where there is none."""
+        return self._kinds[key.kind].weights.get(key.path, 0)
 
     def all_of(self, kind: str, namespace: str | None = None) -> list[JSON]:
         """The objects of a kind in the order of `Key.path`; of all namespaces where none is given."""
@@ -264,12 +279,17 @@ class Objects:
         written = Written(self.version, self.wall_time.elapsed(), verb, key, new, before)
         kind.remember(written)
         self._forget(kind, written.at)
-        record = None if key.kind == "events" else partial(self.record_failure, key, new)
         for subscriber in kind.subscribers:
-            with _WRITE(key, record):
-                subscriber(written)
+            self.deliver(written, subscriber)
         self.change.notify()
         return new
+
+    def deliver(self, written: Written, subscriber: Subscriber) -> None:
+        """Call a subscriber with a write; what fails in it is a failure of the object."""
+        key = written.key
+        record = None if key.kind == "events" else partial(self.record_failure, key, written.object)
+        with _WRITE(key, record):
+            subscriber(written)
 
     def _forget(self, written_to: _Collection, now: float) -> None:
         """Shorten histories: that of a kind that was written to, and now and then those of all."""
@@ -285,8 +305,25 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return _VALUE_BYTES + len(value)
     if isinstance(value, dict):
-        return _VALUE_BYTES + sum(map(_size, value.values()))
+        return _VALUE_BYTES + _names_size(value) + sum(map(_size, value.values()))
     return _VALUE_BYTES + sum(map(_size, value)) if isinstance(value, list) else 0
+
+
+def _names_size(value: JSON) -> int:
+    return sum(_VALUE_BYTES + len(name) for name in value) if len(value) > _MOST_FIELDS else 0
+
+
+def _growth(new: Any, old: Any) -> int:
+    """By how much the size of a value is more than that of another one; what both share is not looked into."""
+    if new is old:
+        return 0
+    if isinstance(new, dict) and isinstance(old, dict):
+        gone = sum(_size(inner) for name, inner in old.items() if name not in new)
+        grown = sum(_growth(inner, old.get(name)) for name, inner in new.items())
+        return grown - gone + _names_size(new) - _names_size(old)
+    if isinstance(new, list) and isinstance(old, list):
+        return sum(starmap(_growth, zip_longest(new, old)))
+    return _size(new) - _size(old)
 
 
 def copied(value: Any) -> Any:

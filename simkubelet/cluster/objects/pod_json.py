@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...model.pod import Pod, PodUID, pod_from_manifest
 from ...model.pod_status import (
@@ -32,7 +33,9 @@ from .objects import JSON, Key, WallTime
 __all__ = [
     "CLEARS_NOMINATION",
     "OBSERVES_GENERATION",
+    "WrittenStatuses",
     "condition_json",
+    "has_ended",
     "kubelet_status_json",
     "pod_key",
     "read_pod",
@@ -63,15 +66,41 @@ _REPORTS_VOLUME_MOUNTS: Final = Difference(
     "pkg/features/kube_features.go, ``RecursiveReadOnlyMounts`` (kubernetes v1.34.4)",
 )
 
+_KEEPS_CLASS_OF_REJECTED: Final = Difference(
+    "the status of a pod that its node rejects keeps `qosClass`",
+    {"1.26": False, "1.32": True},
+    "kubelet/kubelet.go, ``rejectPod``; pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate`` "
+    "(kubernetes v1.31.14, v1.32.13)",
+)
+
 _BY_KUBELET: Final = frozenset(ConditionType) - {ConditionType.DISRUPTION_TARGET}
+_NO_SPEC: Final[Mapping[str, Any]] = MappingProxyType({})
 _UNSEEN_END: Final = "ContainerStatusUnknown"
-_KEPT: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "ephemeralContainerStatuses", "qosClass")
+_KEPT: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "ephemeralContainerStatuses")
 _PHASES: Final = frozenset(phase.value for phase in PodPhase)
 _CONDITION_TYPES: Final = frozenset(type_.value for type_ in ConditionType)
 
 
+class _WrittenStatus(NamedTuple):
+    """The status of a container, and all that it follows from but for the pod's uid."""
+
+    status: ContainerStatus
+    version: Version
+    spec: Mapping[str, Any]
+    json: JSON
+
+
+WrittenStatuses: TypeAlias = dict[str, _WrittenStatus]
+"""Container -> its status as it was written last."""
+
+
 def kubelet_status_json(
-    stored: Mapping[str, Any], status: PodStatus, version: Version, wall_time: WallTime, addresses: tuple[str, str]
+    stored: Mapping[str, Any],
+    status: PodStatus,
+    version: Version,
+    wall_time: WallTime,
+    addresses: tuple[str, str],
+    written: WrittenStatuses,
 ) -> JSON:
     """The status that a pod has once its kubelet has written there.
 
@@ -83,6 +112,8 @@ def kubelet_status_json(
         version: the kubelet's.
         wall_time: the cluster's date.
         addresses: the node's and the pod's; empty where there is none.
+        written: the pod's, for as long as it is there; its states share what has not changed, as there may be
+            thousands of containers, one of which has.
     """
     old = stored.get("status") or {}
     generation = stored["metadata"].get("generation", 0) if OBSERVES_GENERATION.at(version) else 0
@@ -92,7 +123,9 @@ def kubelet_status_json(
     for condition in status.conditions:
         if condition.type in _BY_KUBELET:
             conditions.append(condition_json(condition, by_type.get(condition.type), now, generation))
-    new: JSON = {name: old[name] for name in _KEPT if name in old}
+    # A status without conditions is that of a pod that was rejected.
+    keeps_class = bool(status.conditions) or _KEEPS_CLASS_OF_REJECTED.at(version)
+    new: JSON = {name: old[name] for name in (*_KEPT, *(["qosClass"] if keeps_class else [])) if name in old}
     new["phase"] = status.phase.value
     new["startTime"] = old.get("startTime") or now
     if generation:
@@ -103,13 +136,10 @@ def kubelet_status_json(
         new.update(_addresses(*addresses))
     new.update(_texts(status.reason, status.message))
     specs = _specs(stored)
-    writer = _ContainerStatuses(str(stored["metadata"]["uid"]), version, wall_time)
+    writer = _ContainerStatuses(str(stored["metadata"]["uid"]), version, wall_time, written)
     for name, statuses in (("initContainerStatuses", status.init_containers), ("containerStatuses", status.containers)):
         if statuses:
-            known = {each.get("name"): each for each in old.get(name) or ()}
-            made = (writer.container_json(each, specs.get(each.name, {})) for each in statuses)
-            # Of a pod with thousands of containers, each of its remembered states shares what has not changed.
-            new[name] = [one if (one := known.get(each["name"])) == each else each for each in made]
+            new[name] = [writer.container_json(each, specs.get(each.name, _NO_SPEC)) for each in statuses]
     return new
 
 
@@ -193,12 +223,21 @@ def _state(state: Mapping[str, Any], wall_time: WallTime) -> ContainerState:
 class _ContainerStatuses:
     """Writes the statuses of one pod's containers."""
 
-    def __init__(self, uid: str, version: Version, wall_time: WallTime) -> None:
+    def __init__(self, uid: str, version: Version, wall_time: WallTime, written: WrittenStatuses) -> None:
         self._uid = uid
         self._version = version
         self._wall_time = wall_time
+        self._written = written
 
     def container_json(self, status: ContainerStatus, spec: Mapping[str, Any]) -> JSON:
+        known = self._written.get(status.name)
+        if known is not None and known.spec is spec and known[:2] == (status, self._version):
+            return known.json
+        new = self._new_json(status, spec)
+        self._written[status.name] = _WrittenStatus(status, self._version, spec, new)
+        return new
+
+    def _new_json(self, status: ContainerStatus, spec: Mapping[str, Any]) -> JSON:
         image = str(spec.get("image") or "")
         # What waits after an end is still the container that ended, and its end the last one.
         is_between = isinstance(status.state, Waiting) and status.last_state is not None
@@ -283,6 +322,12 @@ def _texts(reason: str, message: str) -> JSON:
 def pod_key(pod: Pod) -> Key:
     """The place of a pod among the objects."""
     return Key("pods", pod.namespace, pod.name)
+
+
+def has_ended(stored: Mapping[str, Any]) -> bool:
+    """Whether a pod's phase is one that it does not leave."""
+    phase = (stored.get("status") or {}).get("phase")
+    return phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 def read_pod(stored: Mapping[str, Any], wall_time: WallTime) -> Pod:

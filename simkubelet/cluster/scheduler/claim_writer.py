@@ -12,6 +12,7 @@ from ..api.registry.metadata import at_create
 from ..objects.objects import JSON, Key, copied
 from ..store import Store
 from .cluster_state import PodInfo
+from .dynamic_resources.binding_conditions import BindingError
 from .dynamic_resources.extended_claims import IS_FOR_EXTENDED
 from .dynamic_resources.inventory import CLAIMS
 from .dynamic_resources.plugin import BoundClaim
@@ -40,14 +41,22 @@ class ClaimWriter:
         self._objects = store.objects
         self._version = version
 
-    def bind(self, pod: PodInfo, bound: BoundClaim) -> JSON:
+    def bind(self, pod: PodInfo, bound: BoundClaim, reserved: list[Key]) -> JSON:
         """Reserve a claim for a pod, with the devices that were found where it had none; the claim as it is then.
+
+        Args:
+            pod: the pod.
+            bound: the claim.
+            reserved: takes where the claim is, as soon as there is something to take back.
+
+        Raises:
+            BindingError: the claim has changed since the pod was tried; the message is the scheduler's.
 
         Source: ``bindClaim``.
         """
-        objects, claim = self._objects, bound.claim
-        if bound.mappings:
-            claim = self._create(pod, bound)
+        objects = self._objects
+        claim = self._create(pod, bound) if bound.mappings else self._current(bound)
+        reserved.append(key_of(claim))
         status = dict(claim.get("status") or {})
         consumers = status.get("reservedFor") or []
         if bound.allocation is not None:
@@ -61,6 +70,22 @@ class ClaimWriter:
             if KNOWS_CONDITIONS.at(self._version):
                 status["allocation"] = {"allocationTimestamp": objects.wall_time.now(), **status["allocation"]}
         return objects.replace(key_of(claim), {**claim, "status": status})
+
+    def _current(self, bound: BoundClaim) -> JSON:
+        """A claim as it is now."""
+        key, known = key_of(bound.claim), bound.claim["metadata"]
+        name = f"{key.namespace}/{key.name}"
+        claim = self._objects.get(key)
+        if claim is None or claim["metadata"]["uid"] != known["uid"]:
+            is_first = bound.allocation is not None and _FINALIZER not in (known.get("finalizers") or ())
+            part = "allocation and reservation" if bound.allocation is not None else "reservation"
+            step = "add finalizer to" if is_first else f"add {part} to"
+            raise BindingError(f'{step} claim {name}: resourceclaims.resource.k8s.io "{key.name}" not found')
+        if claim["metadata"].get("deletionTimestamp"):
+            raise BindingError(f"claim {name} got deleted in the meantime")
+        if bound.allocation is not None and (claim.get("status") or {}).get("allocation"):
+            raise BindingError(f"claim {name} got allocated elsewhere in the meantime")
+        return claim
 
     def unreserve(self, pod: PodInfo, key: Key) -> None:
         """Take back what was reserved for a pod that is not bound; a claim made for the pod's extended resources goes.
@@ -80,10 +105,13 @@ class ClaimWriter:
         self._objects.replace(key, {**claim, "status": {**status, "reservedFor": left} if left else status})
 
     def deallocate(self, claim: JSON) -> None:
-        """Take a claim's devices back.
+        """Take a claim's devices back, unless it has changed since it was looked at.
 
         Source: ``PostFilter``.
         """
+        current = self._objects.get(key_of(claim))
+        if current is None or current["metadata"]["resourceVersion"] != claim["metadata"]["resourceVersion"]:
+            return
         gone = ("allocation", "devices", "reservedFor")
         status = {name: value for name, value in claim["status"].items() if name not in gone}
         self._objects.replace(key_of(claim), {**claim, "status": status})

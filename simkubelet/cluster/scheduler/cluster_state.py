@@ -93,6 +93,11 @@ class PodInfo:
         return self.spec.get("schedulerName") or DEFAULT_SCHEDULER
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether it is on its way out."""
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
     def is_gated(self) -> bool:
         return bool(self.spec.get("schedulingGates"))
 
@@ -118,7 +123,7 @@ class PodInfo:
     @property
     def is_preempted(self) -> bool:
         """Whether it is on its way out for another pod."""
-        if not self.metadata.get("deletionTimestamp"):
+        if not self.is_deleted:
             return False
         conditions = self.status.get("conditions") or ()
         target: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "DisruptionTarget"), {})

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ...model.version import Difference, Version
+from ..cel.run import Effort
 from ..objects.objects import JSON
 from .cluster_state import ClusterState, NodeInfo, PodInfo
 from .dynamic_resources.inventory import Inventory
@@ -93,17 +94,18 @@ class SchedulingCycles:
         self._version = version
         self._next_start = 0
 
-    def try_pod(self, pod: PodInfo) -> Assignment | Failure:
+    def try_pod(self, pod: PodInfo, effort: Effort) -> Assignment | Failure:
         """Choose a node for a pod; nothing changes.
 
         Raises:
+            ExhaustedError: the effort was stopped in another thread.
             SchedulerPanicError: the scheduler of this version would end here.
         """
         if not self._state.nodes:
             return Failure(NO_NODES)
-        claims = ClaimsCycle(pod, self._inventory)
+        claims = ClaimsCycle(pod, self._inventory, effort)
         try:
-            return _Cycle(pod, self._state, self._version, self._take_turns(), claims).result()
+            return _Cycle(pod, self._state, self._version, self._take_turns(), claims, effort).result()
         except AllocatorError as error:
             return Failure(f'running "{Plugin.DYNAMIC_RESOURCES}" filter plugin: {error}', is_error=True)
 
@@ -119,8 +121,15 @@ class SchedulingCycles:
 
 class _Cycle:
     def __init__(
-        self, pod: PodInfo, state: ClusterState, version: Version, nodes: list[NodeInfo], claims: ClaimsCycle
+        self,
+        pod: PodInfo,
+        state: ClusterState,
+        version: Version,
+        nodes: list[NodeInfo],
+        claims: ClaimsCycle,
+        effort: Effort,
     ) -> None:
+        self._effort = effort
         self._pod = pod
         self._state = state
         self._version = version
@@ -143,7 +152,10 @@ class _Cycle:
         if len(feasible) > 1:
             if fault := PreferredNodes(self._pod).fault():
                 return Failure(f'running PreScore plugin "NodeAffinity": {fault}', is_error=True)
-            rated = scores(self._pod, feasible, self._nodes, self._version)
+            if fault := self._claims.score_error():
+                text = f'plugin "{Plugin.DYNAMIC_RESOURCES}" failed with: {fault}'
+                return Failure(f"running Score plugins: {text}", is_error=True)
+            rated = scores(self._pod, feasible, self._nodes, self._version, self._claims.scores(feasible))
             return self._assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
         if feasible:
             return self._assignment(feasible[0].name)
@@ -172,6 +184,7 @@ class _Cycle:
 
         Source: framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods`` (kubernetes v1.34.4).
         """
+        self._effort.spend()
         coming = [
             other
             for other in self._state.nominated_on(node.name)

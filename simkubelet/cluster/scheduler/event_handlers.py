@@ -1,4 +1,4 @@
-"""What changes of nodes and pods mean for the scheduler's view of its cluster, and for the pods that wait.
+"""What changes of nodes, pods and devices mean for the scheduler's view of its cluster, and for the pods that wait.
 
 Source: pkg/scheduler/eventhandlers.go (kubernetes v1.34.4).
 """
@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from ...model.node import Node
 from ...model.pod import PodUID
+from ...model.resources import ResourceName
 from ...model.version import Version
+from ..objects.device_taint_rules import TAINT_RULES
+from ..objects.objects import Verb, Written
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
-from .dynamic_resources.extended_claims import left_to_claims
-from .dynamic_resources.inventory import Inventory
-from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
+from .dynamic_resources.extended_claims import classes_by_resource, left_to_claims
+from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
+from .hints import Kind, NodeEvent, PodEvent, ResourceEvent, node_changes, pod_changes
 from .plugins import Filters
 from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
 
 __all__ = ["EventHandlers"]
+
+_RESOURCE_KINDS: Final = {
+    CLAIMS: Kind.CLAIM_WRITTEN,
+    CLASSES: Kind.CLASS_WRITTEN,
+    SLICES: Kind.SLICE_WRITTEN,
+}
 
 
 class EventHandlers:
@@ -100,9 +110,33 @@ class EventHandlers:
             self._state.drop_pod(old)
             self._queue.happened(PodEvent(Kind.POD_DELETED, old, None))
 
+    def put_resource(self, written: Written) -> bool:
+        """Take a write to what dynamic resource allocation is made of; whether it may help pods."""
+        inventory, kind = self._inventory, written.key.kind
+        if kind == TAINT_RULES:
+            if helps := inventory.take_rule(written):
+                self._queue.happened(ResourceEvent(Kind.SLICE_WRITTEN))
+            return helps
+        inventory.take(written)
+        if written.verb is Verb.DELETED:
+            return False
+        event = ResourceEvent(_RESOURCE_KINDS[kind], self._newly_served(written))
+        if kind == CLAIMS:
+            self._queue.happened(event, lambda pod: inventory.concerns(pod, written.before, written.object))
+        else:
+            self._queue.happened(event)
+        return True
+
+    def _newly_served(self, written: Written) -> frozenset[ResourceName]:
+        """Source: plugins/noderesources/fit.go, ``isSchedulableAfterDeviceClassEvent`` (kubernetes v1.36.3)."""
+        if written.key.kind != CLASSES:
+            return frozenset()
+        before = frozenset(classes_by_resource([written.before] if written.before is not None else []))
+        return (frozenset(classes_by_resource([written.object])) - before) & self._inventory.by_resource.keys()
+
     def _pending(self, old: PodInfo | None, pod: PodInfo) -> None:
         if pod.uid in self._assumed:
-            if pod.metadata.get("deletionTimestamp"):
+            if pod.is_deleted:
                 self.forget(pod.uid)
             return
         if old is None:

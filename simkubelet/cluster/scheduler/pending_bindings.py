@@ -14,10 +14,11 @@ from typing import Final
 
 from ...model.pod import PodUID
 from ..objects.objects import Key, Objects
+from .cluster_state import PodInfo
 from .dynamic_resources.binding_conditions import BINDING_TIMEOUT_S, BindingError, is_overdue, is_ready
 from .queue import QueuedPod
 
-__all__ = ["PendingBinding", "PendingBindings"]
+__all__ = ["PendingBinding", "PendingBindings", "binding_fault"]
 
 _PERIOD_S: Final = 5.0
 
@@ -98,3 +99,16 @@ class PendingBindings:
                     raise BindingError(f"device binding timeout: claim={key.name}")
                 return False
         return True
+
+
+def binding_fault(name: str, pod: PodInfo | None) -> str:
+    """Why the API server refuses to bind a pod; empty where it does not.
+
+    Source: pkg/registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata`` (kubernetes v1.36.3).
+    """
+    if pod is None:
+        return f'pods "{name}" not found'
+    conflict = f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} is'
+    if pod.is_deleted:
+        return f"{conflict} being deleted, cannot be assigned to a host"
+    return f'{conflict} already assigned to node "{pod.node_name}"' if pod.node_name is not None else ""

@@ -9,6 +9,7 @@ pkg/scheduler/apis/config/v1/default_plugins.go; component-helpers/scheduling/co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from ...model.resources import ResourceName, insufficient_resources
@@ -32,8 +33,8 @@ __all__ = ["HARD_TAINTS", "Filters", "PreferredNodes", "scores", "tolerates_cord
 
 _UNTOLERATED_TAINT: Final = Difference(
     "the scheduler's text for a taint, with ``{key}`` and ``{value}``",
-    {"1.26": "node(s) had untolerated taint {{{key}: {value}}}", "1.34": "node(s) had untolerated taint(s)"},
-    "tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.33.13, v1.34.4)",
+    {"1.26": "node(s) had untolerated taint {{{key}: {value}}}", "1.34.2": "node(s) had untolerated taint(s)"},
+    "tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.34.0, v1.34.2)",
 )
 _HAS_UNRESOLVABLE_REQUESTS: Final = Difference(
     "no preemption is tried for a request above the node's allocatable, and the FailedScheduling text says so",
@@ -45,6 +46,11 @@ _SKIPS_BALANCE_OF_BEST_EFFORT: Final = Difference(
     {"1.26": False, "1.33": True},
     "noderesources/balanced_allocation.go, ``PreScore`` (kubernetes v1.32.13, v1.33.13)",
 )
+_SCORES_GAIN_OF_BALANCE: Final = Difference(
+    "the balance of CPU and memory counts by how much a pod improves it, not as it is with the pod",
+    {"1.26": False, "1.36": True},
+    "noderesources/balanced_allocation.go, ``balancedResourceScorer`` (kubernetes v1.35.4, v1.36.3)",
+)
 
 HARD_TAINTS: Final = ("NoSchedule", "NoExecute")
 _CORDON: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -52,6 +58,7 @@ _MAX_SCORE: Final = 100
 _TAINT_TOLERATION_WEIGHT: Final = 3
 _NODE_AFFINITY_WEIGHT: Final = 2
 _POD_AFFINITY_WEIGHT: Final = 2
+_DYNAMIC_RESOURCES_WEIGHT: Final = 2
 
 _CORDONED: Final = Refusal(Plugin.NODE_UNSCHEDULABLE, ("node(s) were unschedulable",))
 _NO_AFFINITY: Final = Refusal(Plugin.NODE_AFFINITY, ("node(s) didn't match Pod's node affinity/selector",))
@@ -190,7 +197,13 @@ class PreferredNodes:
                         yield FieldError.invalid(where, value, "; ".join(faults))
 
 
-def scores(pod: PodInfo, feasible: Collection[NodeInfo], nodes: Iterable[NodeInfo], version: Version) -> dict[str, int]:
+def scores(
+    pod: PodInfo,
+    feasible: Collection[NodeInfo],
+    nodes: Iterable[NodeInfo],
+    version: Version,
+    claims: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
     """Node -> the sum of what all plugins give it, weighted.
 
     Args:
@@ -198,11 +211,12 @@ def scores(pod: PodInfo, feasible: Collection[NodeInfo], nodes: Iterable[NodeInf
         feasible: the nodes that the pod fits; one at least.
         nodes: all nodes of the cluster.
         version: of the scheduler.
+        claims: node -> what DynamicResources gives it; none where that plugin has no say.
     """
     total = {node.name: _least_allocated(pod, node) for node in feasible}
     if any(pod.requests.get(name) for name in (CPU, MEMORY)) or not _SKIPS_BALANCE_OF_BEST_EFFORT.at(version):
         for node in feasible:
-            total[node.name] += _balanced(pod, node)
+            total[node.name] += _balanced(pod, node, version)
     taints = _normalized({node.name: _soft_taints(pod, node) for node in feasible if node.taints})
     for name in total:
         total[name] += _TAINT_TOLERATION_WEIGHT * (_MAX_SCORE - taints.get(name, 0))
@@ -211,6 +225,8 @@ def scores(pod: PodInfo, feasible: Collection[NodeInfo], nodes: Iterable[NodeInf
         total[name] += _NODE_AFFINITY_WEIGHT * score
     for name, score in (pod_affinity_scores(pod, feasible, nodes) or {}).items():
         total[name] += _POD_AFFINITY_WEIGHT * score
+    for name, score in _normalized(claims).items():
+        total[name] += _DYNAMIC_RESOURCES_WEIGHT * score
     return total
 
 
@@ -225,13 +241,19 @@ def _least_allocated(pod: PodInfo, node: NodeInfo) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-def _balanced(pod: PodInfo, node: NodeInfo) -> int:
-    """Source: noderesources/balanced_allocation.go, ``balancedResourceScorer`` (kubernetes v1.34.4)."""
-    fractions = [
-        min((node.requested[name] + pod.requests.get(name, 0)) / node.allocatable[name], 1.0)
-        for name in (CPU, MEMORY)
-        if node.allocatable.get(name)
-    ]
+def _balanced(pod: PodInfo, node: NodeInfo, version: Version) -> int:
+    """Source: noderesources/balanced_allocation.go, ``balancedResourceScorer`` (kubernetes v1.34.4, v1.36.3)."""
+    after = _balance({name: node.requested[name] + pod.requests.get(name, 0) for name in (CPU, MEMORY)}, node)
+    if not _SCORES_GAIN_OF_BALANCE.at(version):
+        return after
+    half, gain = _MAX_SCORE // 2, after - _balance(node.requested, node)
+    return half + (half + gain) // 2
+
+
+def _balance(requested: Mapping[ResourceName, int], node: NodeInfo) -> int:
+    """From 50, where one of CPU and memory is taken and the other free, to 100."""
+    amounts = [(requested.get(name, 0), node.allocatable.get(name, 0)) for name in (CPU, MEMORY)]
+    fractions = [min(amount / of, 1.0) for amount, of in amounts if of]
     deviation = abs((fractions[0] - fractions[1]) / 2) if len(fractions) == 2 else 0.0
     return int((1 - deviation) * _MAX_SCORE)
 

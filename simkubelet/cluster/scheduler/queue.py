@@ -124,6 +124,7 @@ class SchedulingQueue:
         backoff: those that were refused, until their back-off is over.
         error_backoff: those whose try ended without a refusal, likewise.
         unschedulable: those that wait for something to change.
+        trying: the pod that is tried while its state may change; it is in no other part.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class SchedulingQueue:
         self.backoff = Place(self._turn_after_backoff)
         self.error_backoff = Place(self._turn_after_backoff)
         self.unschedulable = Place(self._turn_at_timeout)
+        self.trying: QueuedPod | None = None
         self._places = (self.active, self.backoff, self.error_backoff, self.unschedulable)
 
     @property
@@ -155,7 +157,10 @@ class SchedulingQueue:
         self._activate(QueuedPod(pod, next(self._order), self._now()))
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """Take another state of a pod that waits."""
+        """Take another state of a pod that waits or is being tried."""
+        if self.trying is not None and self.trying.pod.uid == new.uid:
+            self.trying.pod = new
+            return
         place = next((place for place in self._places if new.uid in place.pods), None)
         if place is None:
             self.add(new)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -20,24 +21,22 @@ from ...model.clock import Clock
 from ...model.events import SIMULATOR
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
-from ...model.resources import ResourceName
 from ...model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ..objects.device_taint_rules import TAINT_RULES
-from ..objects.objects import Verb, Written
+from ..objects.objects import Key, Verb, Written
 from ..objects.pod_json import pod_key
 from ..store import Store
-from .claim_writer import ClaimWriter, key_of
+from .claim_writer import ClaimWriter
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
-from .dynamic_resources.allocator import SchedulerPanicError
+from .dynamic_resources.allocator import SchedulerPanicError, one_try
 from .dynamic_resources.binding_conditions import BindingError, has_conditions
-from .dynamic_resources.extended_claims import classes_by_resource
 from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
 from .event_handlers import EventHandlers
-from .hints import Kind, ResourceEvent
-from .pending_bindings import PendingBinding, PendingBindings
+from .pending_bindings import PendingBinding, PendingBindings, binding_fault
 from .queue import QueuedPod, SchedulingQueue
 from .refusals import PRE_BIND_FAILED, Plugin, event_note
+from .try_thread import TryThread
 
 __all__ = ["Scheduler"]
 
@@ -54,11 +53,6 @@ _NOMINATES: Final = Difference(
     "v1.35.4)",
 )
 
-_RESOURCE_KINDS: Final = {
-    CLAIMS: Kind.CLAIM_WRITTEN,
-    CLASSES: Kind.CLASS_WRITTEN,
-    SLICES: Kind.SLICE_WRITTEN,
-}
 _TRY: Final = Door("scheduling of a pod", SchedulerPanicError)
 _BINDING: Final = Door("binding of a pod")
 _GATE: Final = Door("scheduling gates of a pod")
@@ -66,6 +60,7 @@ _START: Final = Door("start of the scheduler")
 _FIRST_PAUSE_S: Final = 10.0
 _LONGEST_PAUSE_S: Final = 300.0
 _LEASE_S: Final = 15.0
+_BIND_FAILED: Final = 'running Bind plugin "DefaultBinder": '
 _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
@@ -77,9 +72,21 @@ class Scheduler:
         clock: its time.
         version: the scheduler's.
         gates: feature gate -> whether it is on, of those that a user has set.
+        in_thread: `run` tries pods in a thread: the cluster goes on, and what is written first is left to chance. Else
+            nothing happens in the cluster during a try.
     """
 
-    def __init__(self, store: Store, clock: Clock, version: Version, gates: Mapping[str, bool] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        version: Version,
+        gates: Mapping[str, bool] | None = None,
+        *,
+        in_thread: bool = False,
+    ) -> None:
+        self._is_threaded = in_thread
+        self._thread = TryThread(store.objects)
         serves_extended = FEATURE_GATES[EXTENDED_CLAIMS].is_on(version, gates or {})
         self._inventory = Inventory(store.objects, version, serves_extended=serves_extended)
         self._version = version
@@ -91,11 +98,13 @@ class Scheduler:
         self._restarts = _Restarts()
         self._claims = ClaimWriter(store, version)
         self._begin()
-        store.objects.subscribe("nodes", self._follow_node)
-        store.objects.subscribe("pods", self._follow_pod)
-        for kind in _RESOURCE_KINDS:
-            store.objects.subscribe(kind, self._follow_resource)
-        store.objects.subscribe(TAINT_RULES, self._follow_taint_rule)
+        followed = {
+            "nodes": self._follow_node,
+            "pods": self._follow_pod,
+            **dict.fromkeys((CLAIMS, CLASSES, SLICES, TAINT_RULES), self._follow_resource),
+        }
+        for kind, follow in followed.items():
+            store.objects.subscribe(kind, self._thread.subscriber(follow))
 
     def _begin(self) -> None:
         """Know only what is in the cluster now, its pods in the order in which the API server lists them."""
@@ -118,7 +127,7 @@ class Scheduler:
                 self._is_called.clear()
                 self.flush()
                 try:
-                    outcome = self.try_next()
+                    outcome = await self.try_next_in_thread() if self._is_threaded else self.try_next()
                 except SchedulerPanicError:
                     await self._clock.sleep(self._restarts.away_s(self._clock.now()))
                     self._begin()
@@ -144,24 +153,65 @@ class Scheduler:
             return self._try(queued)
         return Failure(str(passage.error), is_error=True)
 
+    async def try_next_in_thread(self) -> Assignment | Failure | None:
+        """As `try_next`, for a cluster that goes on meanwhile."""
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        with _TRY(queued.pod.pod.key, partial(self._put_back, queued)) as passage:
+            return await self._try_in_thread(queued)
+        return Failure(str(passage.error), is_error=True)
+
     def _try(self, queued: QueuedPod) -> Assignment | Failure:
         pod = queued.pod
-        if pod.metadata.get("deletionTimestamp"):
-            skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
-            self._record_failure(pod.pod, skipped.message)
-            return skipped
-        try:
-            outcome = self._cycles.try_pod(pod)
-        except SchedulerPanicError as panic:
-            message = f"kube-scheduler ended with this pod, and is started again: panic: {panic}"
-            self._store.record(pod.pod, "Warning", "SchedulerCrashed", message, SIMULATOR, host="")
-            raise
+        if pod.is_deleted:
+            return self._skip(pod)
+        with self._recording_panics(pod):
+            outcome = self._cycles.try_pod(pod, one_try())
         if isinstance(outcome, Assignment):
             self._assign(queued, outcome)
         else:
             self.queue.put_back(queued, outcome.rejectors)
             self._fail(pod, outcome)
         return outcome
+
+    async def _try_in_thread(self, queued: QueuedPod) -> Assignment | Failure:
+        """What has changed of the pod is seen before something is written about it."""
+        if queued.pod.is_deleted:
+            return self._skip(queued.pod)
+        self.queue.trying, effort = queued, one_try()
+        try:
+            with self._recording_panics(queued.pod):
+                outcome = await self._thread.run(partial(self._cycles.try_pod, queued.pod, effort), effort.stop)
+            if isinstance(outcome, Failure):
+                self.queue.trying = None
+                self.queue.put_back(queued, outcome.rejectors)
+        finally:
+            await self._thread.catch_up()
+            self.queue.trying = None
+        known = self._handlers.known(queued.pod.uid)
+        if isinstance(outcome, Failure):
+            if known is not None and known.node_name is None:
+                self._fail(queued.pod, outcome)
+        elif fault := binding_fault(queued.pod.name, known):
+            self._put_back(queued, f"{_BIND_FAILED}{fault}")
+        else:
+            self._assign(queued, outcome)
+        return outcome
+
+    def _skip(self, pod: PodInfo) -> Failure:
+        skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
+        self._record_failure(pod.pod, skipped.message)
+        return skipped
+
+    @contextmanager
+    def _recording_panics(self, pod: PodInfo) -> Iterator[None]:
+        try:
+            yield
+        except SchedulerPanicError as panic:
+            message = f"kube-scheduler ended with this pod, and is started again: panic: {panic}"
+            self._store.record(pod.pod, "Warning", "SchedulerCrashed", message, SIMULATOR, host="")
+            raise
 
     def flush(self) -> None:
         """Do what is due now: pods whose back-off is over come back to the queue, and pods are bound that waited."""
@@ -183,13 +233,18 @@ class Scheduler:
         if _NOMINATES.at(self._version):
             status = {**pod.status, "nominatedNodeName": node}
             self._store.objects.replace(pod_key(pod.pod), {**pod.pod.manifest, "status": status})
-        claims = [self._claims.bind(pod, bound) for bound in assignment.claims]
+        keys: list[Key] = []
+        try:
+            claims = [self._claims.bind(pod, bound, keys) for bound in assignment.claims]
+        except BindingError as error:
+            self._put_back(queued, f"{PRE_BIND_FAILED}{error}", keys)
+            return
         if not any(map(has_conditions, claims)):
             self._bind(pod, node)
             return
         message = f"waiting for binding conditions for device on node {node}"
         self._record(pod.pod, "Normal", "BindingConditionsPending", message)
-        self._look(self._bindings.add(queued, node, [key_of(claim) for claim in claims]))
+        self._look(self._bindings.add(queued, node, keys))
 
     def _look(self, pending: PendingBinding) -> None:
         """Bind a pod that has waited, where its devices are ready."""
@@ -200,8 +255,8 @@ class Scheduler:
         except BindingError as error:
             self._give_up(pending, f"{PRE_BIND_FAILED}{error}")
             return
-        if fault := _binding_fault(pod.name, self._handlers.known(pod.uid)):
-            self._give_up(pending, f'running Bind plugin "DefaultBinder": {fault}')
+        if fault := binding_fault(pod.name, self._handlers.known(pod.uid)):
+            self._give_up(pending, f"{_BIND_FAILED}{fault}")
             return
         self._bindings.remove(pending)
         self._bind(pod, pending.node)
@@ -211,25 +266,20 @@ class Scheduler:
 
         Source: scheduler/schedule_one.go, ``handleBindingCycleError`` (kubernetes v1.36.3).
         """
-        queued = pending.queued
         self._bindings.remove(pending)
-        for key in pending.claims:
+        self._put_back(pending.queued, error, pending.claims)
+
+    def _put_back(self, queued: QueuedPod, error: str, claims: Iterable[Key] = ()) -> None:
+        """Try a pod again later whose try ended with an error, after some claims were reserved for it.
+
+        Source: scheduler/schedule_one.go, ``handleSchedulingFailure`` (kubernetes v1.34.4).
+        """
+        for key in claims:
             self._claims.unreserve(queued.pod, key)
         self._handlers.forget(queued.pod.uid)
         pod = self._handlers.known(queued.pod.uid)
         if pod is not None and pod.node_name is None:
             queued.pod = pod
-            self.queue.put_back(queued, frozenset())
-        self._fail(queued.pod, Failure(error, is_error=True))
-
-    def _put_back(self, queued: QueuedPod, error: str) -> None:
-        """Try a pod again later whose try ended with an error.
-
-        Source: scheduler/schedule_one.go, ``handleSchedulingFailure`` (kubernetes v1.34.4).
-        """
-        self._handlers.forget(queued.pod.uid)
-        pod = self._handlers.known(queued.pod.uid)
-        if pod is not None and pod.node_name is None:
             self.queue.delete(pod.uid)
             self.queue.put_back(queued, frozenset())
         self._fail(queued.pod, Failure(error, is_error=True))
@@ -259,6 +309,8 @@ class Scheduler:
         Source: pkg/scheduler/framework/preemption/preemption.go, ``PreemptPod`` (kubernetes v1.34.4); executor.go,
         ``NewExecutor`` (v1.36.3).
         """
+        if self._store.pod(victim.uid) is None:
+            return
         message = _PREEMPTED_EVENT.at(self._version).format(pod=by, node=node)
         pending = self._bindings.of(victim.uid)
         if pending is not None:
@@ -303,27 +355,8 @@ class Scheduler:
         self._call()
 
     def _follow_resource(self, written: Written) -> None:
-        self._inventory.take(written)
-        if written.verb is Verb.DELETED:
-            return
-        event = ResourceEvent(_RESOURCE_KINDS[written.key.kind], self._newly_served(written))
-        if event.kind is Kind.CLAIM_WRITTEN:
-            self.queue.happened(event, lambda pod: self._inventory.concerns(pod, written.before, written.object))
-        else:
-            self.queue.happened(event)
-        self._call()
-
-    def _follow_taint_rule(self, written: Written) -> None:
-        if self._inventory.take_rule(written):
-            self.queue.happened(ResourceEvent(Kind.SLICE_WRITTEN))
+        if self._handlers.put_resource(written):
             self._call()
-
-    def _newly_served(self, written: Written) -> frozenset[ResourceName]:
-        """Source: plugins/noderesources/fit.go, ``isSchedulableAfterDeviceClassEvent`` (kubernetes v1.36.3)."""
-        if written.key.kind != CLASSES:
-            return frozenset()
-        before = frozenset(classes_by_resource([written.before] if written.before is not None else []))
-        return (frozenset(classes_by_resource([written.object])) - before) & self._inventory.by_resource.keys()
 
     def _gate(self, pod: PodInfo) -> Plugin | None:
         """Source: plugins/dynamicresources/dynamicresources.go, ``PreEnqueue`` (kubernetes v1.34.4)."""
@@ -349,19 +382,6 @@ class Scheduler:
     async def _ring(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
         self._is_called.set()
-
-
-def _binding_fault(name: str, pod: PodInfo | None) -> str:
-    """Why the API server refuses to bind a pod; empty where it does not.
-
-    Source: pkg/registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata`` (kubernetes v1.36.3).
-    """
-    if pod is None:
-        return f'pods "{name}" not found'
-    conflict = f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} is'
-    if pod.metadata.get("deletionTimestamp"):
-        return f"{conflict} being deleted, cannot be assigned to a host"
-    return f'{conflict} already assigned to node "{pod.node_name}"' if pod.node_name is not None else ""
 
 
 class _Restarts:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..api.errors import FieldError
 from ..api.registry.names import is_qualified_name
-from ..api.registry.registry import Strategy
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON
 
 __all__ = ["CoreEventStrategy", "EventStrategy"]

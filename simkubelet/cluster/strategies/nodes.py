@@ -1,40 +1,68 @@
 """The rules of nodes.
 
 Source: pkg/registry/core/node/strategy.go; pkg/apis/core/validation/validation.go, ``ValidateNode``,
-``ValidateNodeUpdate``; plugin/pkg/admission/nodetaint/admission.go (kubernetes v1.34.4).
+``ValidateNodeUpdate``; pkg/apis/core/v1/conversion.go, ``Convert_v1_NodeSpec_To_core_NodeSpec``;
+plugin/pkg/admission/nodetaint/admission.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from ipaddress import ip_network
 from typing import Final
 
+from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value, is_qualified_name
-from ..api.registry.registry import Strategy, keep_status
+from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
-from .container_validation import canonical_amounts, validate_amounts
-from .pod_validation import validate_taint_effect
+from .pod.checks import PodRules, cidr_errors, cidr_version
+from .pod.defaults import canonical_amounts
+from .pod.resources import validate_amounts
+from .pod.scheduling import validate_taint_effect
+from .rules import Rules
 
 __all__ = ["NodeStrategy"]
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _AMOUNTS: Final = ("capacity", "allocatable")
+_HAS_HANDLERS: Final = Difference(
+    "the API server keeps the runtime handlers of a node",
+    {"1.26": False, "1.31": True},
+    "pkg/registry/core/node/strategy.go, ``dropDisabledFields``; pkg/features/kube_features.go, "
+    "``RecursiveReadOnlyMounts`` (kubernetes v1.30.14, v1.31.14)",
+)
+_HAS_FEATURES: Final = Difference(
+    "the API server keeps the features of a node's container runtime",
+    {"1.26": False, "1.33": True},
+    "pkg/registry/core/node/strategy.go, ``dropDisabledFields``; pkg/features/kube_features.go, "
+    "``SupplementalGroupsPolicy`` (kubernetes v1.32.13, v1.33.13)",
+)
+_PROVIDER_IS_DECLARED: Final = Difference(
+    "a node's provider id is immutable by its declaration, with other words for who changes it",
+    {"1.26": False, "1.37": True},
+    "pkg/apis/core/validation/validation.go, ``ValidateNodeUpdate`` (kubernetes v1.36.5, v1.37.2)",
+)
 _CIDR_RULE: Final = 'node updates may not change podCIDR except from "" to valid'
-_NO_RANGE: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_FAMILIES_RULE: Final = "may specify no more than one CIDR for each IP family"
 _PROVIDER_RULE: Final = 'node updates may not change providerID except from "" to valid'
 
 
 class NodeStrategy(Strategy):
-    """What is filled into nodes, and what of them is refused."""
+    """What is filled into nodes, and what of them an API server refuses."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     def default(self, new: JSON) -> None:
         status = new.setdefault("status", {})
         spec = new.setdefault("spec", {})
-        if spec.get("podCIDR") and not spec.get("podCIDRs"):
-            spec["podCIDRs"] = [spec["podCIDR"]]
+        ranges = spec.get("podCIDRs") or []
+        # The older field decides where both are there, and follows the newer one where it is missing.
+        if (first := spec.get("podCIDR")) and first not in ranges[:1]:
+            spec["podCIDRs"] = [first]
+        elif ranges:
+            spec["podCIDR"] = ranges[0]
         for name in _AMOUNTS:
             if status.get(name):
                 status[name] = canonical_amounts(status[name], "Node")
@@ -42,34 +70,67 @@ class NodeStrategy(Strategy):
             status["allocatable"] = dict(status["capacity"])
 
     def prepare_for_create(self, new: JSON) -> None:
+        self._drop(new)
+        self.admit(new)
+
+    def _drop(self, new: JSON) -> None:
+        """Drop what no node has had since its configuration could be in a ConfigMap, and fields of later releases."""
+        new["spec"].pop("configSource", None)
+        new["status"].pop("config", None)
+        if not self._rules.of(_HAS_HANDLERS):
+            new["status"].pop("runtimeHandlers", None)
+        if not self._rules.of(_HAS_FEATURES):
+            new["status"].pop("features", None)
+
+    def admit(self, new: JSON) -> None:
+        """Taint a new node as one that is not ready, as an admission plugin does."""
         taints = new["spec"].get("taints") or []
         if not any(each.get("key") == _NOT_READY["key"] and each.get("effect") == "NoSchedule" for each in taints):
             new["spec"]["taints"] = [*taints, dict(_NOT_READY)]
 
     def validate(self, new: JSON) -> list[FieldError]:
         return [
-            *_validate_taints(new["spec"].get("taints") or ()),
+            *_validate_taints(new["spec"].get("taints") or (), self._rules.release),
             *_validate_resources(new),
-            *_validate_ranges(new["spec"].get("podCIDRs") or ()),
+            *_validate_swap(new),
+            *_validate_ranges(PodRules(self._rules), new["spec"].get("podCIDRs") or []),
         ]
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         keep_status(new, old)
+        self._drop(new)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        return [*self.validate(new), *_validate_settled(new, old)]
+        return [*self.validate(new), *_validate_addresses(new), *self._validate_settled(new, old)]
 
     def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
         """Take back the changes of the spec; labels and annotations may be written along with the status."""
         new["spec"] = copy.deepcopy(old["spec"])
+        new["status"].pop("config", None)
 
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        errors = [*_validate_resources(new), *_validate_settled(new, old)]
-        addresses = new["status"].get("addresses") or []
-        for place, address in enumerate(addresses):
-            if address in addresses[:place]:
-                shown = {"Type": address.get("type") or "", "Address": address.get("address") or ""}
-                errors.append(FieldError.duplicate(f"status.addresses[{place}]", shown))
+        return [
+            *_validate_resources(new),
+            *_validate_addresses(new),
+            *self._validate_settled(new, old),
+            *_validate_taints(new["spec"].get("taints") or (), self._rules.release),
+        ]
+
+    def _validate_settled(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = []
+        now, before = new["spec"], old["spec"]
+        if (ranges := before.get("podCIDRs")) and now.get("podCIDRs") != ranges:
+            errors.append(FieldError.forbidden("spec.podCIDRs", _CIDR_RULE))
+        provider = now.get("providerID") or ""
+        if before.get("providerID") and provider != before["providerID"]:
+            path = "spec.providerID"
+            if not self._rules.of(_PROVIDER_IS_DECLARED):
+                errors.append(FieldError.forbidden(path, _PROVIDER_RULE))
+            else:
+                done = "modified" if provider else "cleared"
+                errors.append(FieldError.invalid(path, None, f"field cannot be {done} once set"))
+        if (now.get("externalID") or "") != (before.get("externalID") or ""):
+            errors.append(FieldError.forbidden("spec.externalID", "may not be updated"))
         return errors
 
 
@@ -78,14 +139,33 @@ def _validate_resources(node: JSON) -> list[FieldError]:
     return [error for name in _AMOUNTS for error in validate_amounts(status.get(name) or {}, f"status.{name}")]
 
 
-def _validate_taints(taints: Sequence[JSON]) -> list[FieldError]:
+def _validate_swap(node: JSON) -> list[FieldError]:
+    capacity = ((node["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+    if capacity is None or capacity > 0:
+        return []
+    # The path is the real one's.
+    return [FieldError.invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than zero")]
+
+
+def _validate_addresses(node: JSON) -> list[FieldError]:
+    errors = []
+    known: set[tuple[str, str]] = set()
+    for place, one in enumerate(node["status"].get("addresses") or ()):
+        kind, address = one.get("type") or "", one.get("address") or ""
+        if (kind, address) in known:
+            errors.append(FieldError.duplicate(f"status.addresses[{place}]", {"Type": kind, "Address": address}))
+        known.add((kind, address))
+    return errors
+
+
+def _validate_taints(taints: Sequence[JSON], release: Version) -> list[FieldError]:
     errors, known = [], set()
     for place, taint in enumerate(taints):
         # The path is the real one's: it starts from the metadata. So is the duplicate, with the names of Go's fields.
         where = f"metadata.taints[{place}]"
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
-        errors += [FieldError.invalid(f"{where}.key", key, fault) for fault in is_qualified_name(key)]
-        if faults := is_label_value(value):
+        errors += [FieldError.invalid(f"{where}.key", key, fault) for fault in is_qualified_name(key, release)]
+        if faults := is_label_value(value, release):
             errors.append(FieldError.invalid(f"{where}.value", value, ";".join(faults)))
         errors += validate_taint_effect(effect, f"{where}.effect")
         if (key, effect) in known:
@@ -96,22 +176,19 @@ def _validate_taints(taints: Sequence[JSON]) -> list[FieldError]:
     return errors
 
 
-def _validate_ranges(ranges: Sequence[str]) -> list[FieldError]:
-    errors = []
-    for place, each in enumerate(ranges):
-        try:
-            ip_network(each, strict=False)
-        except ValueError:
-            errors.append(FieldError.invalid(f"spec.podCIDRs[{place}]", each, _NO_RANGE))
-    return errors
-
-
-def _validate_settled(new: JSON, old: JSON) -> list[FieldError]:
-    errors = []
-    before = old["spec"].get("podCIDRs")
-    if before and new["spec"].get("podCIDRs") != before:
-        errors.append(FieldError.forbidden("spec.podCIDRs", _CIDR_RULE))
-    provider = old["spec"].get("providerID")
-    if provider and new["spec"].get("providerID") != provider:
-        errors.append(FieldError.forbidden("spec.providerID", _PROVIDER_RULE))
+def _validate_ranges(rules: PodRules, ranges: Sequence[str]) -> list[FieldError]:
+    path = "spec.podCIDRs"
+    errors = [error for i, each in enumerate(ranges) for error in cidr_errors(rules, each, f"{path}[{i}]")]
+    if len(ranges) < 2:
+        return errors
+    versions = [cidr_version(each) for each in ranges]
+    if None in versions:
+        place = versions.index(None)
+        why = (
+            "invalid PodCIDRs. failed to check with dual stack with error:"
+            f"invalid CIDR[{place}]: <nil> (invalid CIDR address: {ranges[place]})"
+        )
+        errors.append(FieldError("InternalError", path, None, why))
+    if len(ranges) > 2 or None in versions or len({*versions}) < 2:
+        errors.append(FieldError.invalid(path, list(ranges), _FAMILIES_RULE))
     return errors

@@ -10,7 +10,8 @@ from typing import Final
 
 from ..api.errors import FieldError, StatusError
 from ..api.registry.kinds import kind_named
-from ..api.registry.registry import Registry, Strategy
+from ..api.registry.registry import Registry
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON, Key, Objects
 
 __all__ = [

@@ -14,21 +14,23 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, Version, version
+from ...model.version import DEFAULT, Version, version
 from ..api.errors import FieldError
+from ..api.registry.metadata import finalizer_faults
 from ..api.registry.names import is_dns_subdomain, is_path_segment
-from ..api.registry.registry import Strategy, keep_status
-from ..objects.objects import JSON, Objects
+from ..api.registry.strategy import Strategy, UpdateRules, keep_status
+from ..objects.objects import JSON, Objects, copied
 from .daemonsets import DaemonSetStrategy
 from .dra.gates import gates_of
-from .dra.rules import Rules
 from .dra.strategies import device_strategies
 from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
+from .pod.gates import pod_gates_of
 from .pods import PodStrategy
 from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
+from .rules import Rules
 
-__all__ = ["all_strategies", "basic_strategies"]
+__all__ = ["all_strategies", "basic_strategies", "server_rules"]
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
@@ -62,21 +64,27 @@ def all_strategies(
         release: of its control plane; the default version's where it is None.
         gates: feature gate -> whether it is on, of those that a user has set.
     """
-    served = release or version(DEFAULT)
+    rules = server_rules(release, gates)
     return {
-        **basic_strategies(),
-        **device_strategies(objects, Rules(served, gates_of(served, gates or {}))),
-        "daemonsets.apps": DaemonSetStrategy(),
-        "nodes": NodeStrategy(),
-        "pods": PodStrategy(objects, has_claims=FEATURE_GATES[DYNAMIC_RESOURCES].is_on(served, gates or {})),
+        **basic_strategies(rules.release),
+        **device_strategies(objects, rules),
+        "daemonsets.apps": DaemonSetStrategy(rules),
+        "nodes": NodeStrategy(rules),
+        "pods": PodStrategy(objects, rules),
         PRIORITY_CLASSES: PriorityClassStrategy(objects),
     }
 
 
-def basic_strategies() -> Mapping[str, Strategy]:
-    """The rules of the kinds for which no other object is looked up, by the text of `Kind.resource`."""
+def server_rules(release: Version | None = None, gates: Mapping[str, bool] | None = None) -> Rules:
+    """What decides how an API server checks objects; the arguments are those of `all_strategies`."""
+    served = release or version(DEFAULT)
+    return Rules(served, gates_of(served, gates or {}) | pod_gates_of(served, gates or {}))
+
+
+def basic_strategies(release: Version | None = None) -> Mapping[str, Strategy]:
+    """The rules of the kinds for which no other object is looked up, as `all_strategies`."""
     return {
-        "namespaces": _NamespaceStrategy(),
+        "namespaces": _NamespaceStrategy(release),
         "configmaps": _DataStrategy(),
         "secrets": _SecretStrategy(),
         "leases.coordination.k8s.io": _LeaseStrategy(),
@@ -91,7 +99,12 @@ def basic_strategies() -> Mapping[str, Strategy]:
 class _NamespaceStrategy(Strategy):
     """A namespace has a label with its name, and goes when its finalizers in ``spec`` have gone."""
 
+    def __init__(self, release: Version | None) -> None:
+        self._release = release
+
     def default(self, new: JSON) -> None:
+        status = new.setdefault("status", {})
+        status["phase"] = status.get("phase") or "Active"
         metadata = new["metadata"]
         if metadata.get("name"):
             metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: metadata["name"]}
@@ -105,9 +118,34 @@ class _NamespaceStrategy(Strategy):
         new["spec"] = {**(new.get("spec") or {}), "finalizers": list((old.get("spec") or {}).get("finalizers") or ())}
         keep_status(new, old)
 
-    def prepare_for_delete(self, new: JSON) -> bool:
-        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
-        return bool((new.get("spec") or {}).get("finalizers"))
+    def validate(self, new: JSON) -> list[FieldError]:
+        return self._finalizer_errors(new)
+
+    def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
+        """Take back the changes of the spec; labels and annotations may be written along with the status."""
+        new["spec"] = copied(old.get("spec") or {})
+
+    def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        is_deleted = new["metadata"].get("deletionTimestamp")
+        phase, only = new["status"]["phase"], "Terminating" if is_deleted else "Active"
+        if phase == only:
+            return []
+        why = f"may only be '{only}' if `deletionTimestamp` is {'not ' if is_deleted else ''}empty"
+        return [FieldError.invalid("status.Phase", phase, why)]
+
+    def update_rules(self, subresource: str) -> UpdateRules:
+        if subresource == "finalize":
+            return UpdateRules(keep_status, lambda new, old: self._finalizer_errors(new, "[{}]"))
+        return super().update_rules(subresource)
+
+    def is_held(self, obj: JSON) -> bool:
+        return bool((obj.get("spec") or {}).get("finalizers")) or super().is_held(obj)
+
+    def _finalizer_errors(self, namespace: JSON, index: str = "") -> list[FieldError]:
+        """What is wrong with the finalizers in the spec; `index` is how their place is written, if it is."""
+        found = (namespace.get("spec") or {}).get("finalizers") or ()
+        pairs = ((one, f"spec.finalizers{index.format(place)}") for place, one in enumerate(found))
+        return [error for one, path in pairs for error in finalizer_faults(one, path, self._release)]
 
 
 class _DataStrategy(Strategy):

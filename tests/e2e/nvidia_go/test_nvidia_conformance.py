@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from tests.support.conformance import known, verdicts
+from tools.generate import conformance_page
 
 pytestmark = pytest.mark.nvidia_go
 
 GROUPS = ("allocation", "preferred-allocation", "health", "stream", "instances", "hostile-kubelet", "shutdown")
-PROFILE = {
-    "gpus": {"profile": "t4", "count": 2},
-    "break": {"fail": {"gpu": 0, "xid": 79}},
-    "heal": {"heal": {"gpu": 0}},
-}
+PROFILE = {key: conformance_page.example_profile()[key] for key in ("gpus", "break", "heal", "breaks")}
+"""What the page says of GPUs and their faults; the rest of its example would change what other checks do."""
 
 
 @pytest.mark.parametrize("whose", ["NVIDIA's", "ours"])

@@ -1,6 +1,6 @@
 //go:build !before1_34
 
-// Command registry writes objects of resource.k8s.io as the real API server does, JSON line by JSON line: it decodes
+// Command registry writes objects as the real API server does, JSON line by JSON line: it decodes
 // and defaults them, and asks the real strategies. Nothing is stored.
 package main
 
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/capabilities"
 
 	"simkubelet/oracle/wire"
 )
@@ -19,6 +20,8 @@ const hangLimit = 2 * time.Second
 func main() {
 	// The real code logs where its two kinds of validation differ.
 	klog.SetLogger(klog.New(nil))
+	// As installers set it up, and as ours is.
+	capabilities.Setup(true, 0)
 	r := newRegistry()
 	loop := wire.Loop{HangLimit: hangLimit, Handlers: map[string]wire.Handler{
 		"convert": wire.Handle(r.convert),

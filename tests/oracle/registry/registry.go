@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,8 +23,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	_ "k8s.io/kubernetes/pkg/apis/core/install"
-	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	"k8s.io/kubernetes/pkg/registry/resource/deviceclass"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
@@ -39,19 +38,19 @@ type strategy interface {
 	rest.RESTUpdateStrategy
 }
 
+// registry has strategies by the subresource that is written, empty for the object itself, and by kind.
 type registry struct {
-	strategies map[string]strategy
-	ofStatus   map[string]strategy
+	strategies map[string]map[string]strategy
 }
 
 type request struct {
 	Kind string `json:"kind"`
 	// Version of the group in which the object is read and answered; the old one is in v1.
-	Version string          `json:"version"`
-	Object  json.RawMessage `json:"object"`
-	Old     json.RawMessage `json:"old"`
-	Status  bool            `json:"status"`
-	Gates   map[string]bool `json:"gates"`
+	Version     string          `json:"version"`
+	Object      json.RawMessage `json:"object"`
+	Old         json.RawMessage `json:"old"`
+	Subresource string          `json:"subresource"`
+	Gates       map[string]bool `json:"gates"`
 }
 
 func newRegistry() *registry {
@@ -63,15 +62,19 @@ func newRegistry() *registry {
 		}},
 	).CoreV1().Namespaces()
 	claims, ofClaims := claimStrategies(namespaces)
-	return &registry{
-		strategies: map[string]strategy{
+	r := &registry{map[string]map[string]strategy{
+		"": {
 			"DeviceClass":           deviceclass.Strategy,
 			"ResourceClaim":         claims,
 			"ResourceClaimTemplate": resourceclaimtemplate.NewStrategy(namespaces),
 			"ResourceSlice":         resourceslice.Strategy,
 		},
-		ofStatus: map[string]strategy{"ResourceClaim": ofClaims},
-	}
+		"status":   {"ResourceClaim": ofClaims},
+		"finalize": ofFinalizers,
+	}}
+	maps.Copy(r.strategies[""], strategies)
+	maps.Copy(r.strategies["status"], ofStatus)
+	return r
 }
 
 func (r *registry) create(asked request) (wire.Answer, error) {
@@ -85,7 +88,7 @@ func (r *registry) create(asked request) (wire.Answer, error) {
 		return nil, err
 	}
 	rest.FillObjectMetaSystemFields(metadata)
-	rules := r.strategies[asked.Kind]
+	rules := r.strategies[""][asked.Kind]
 	refused := rest.BeforeCreate(rules, ctx, object)
 	return answer(asked.version(), object, refused, func() []string { return rules.WarningsOnCreate(ctx, object) })
 }
@@ -96,15 +99,11 @@ func (r *registry) update(asked request) (wire.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, err := decoded(resourceapi.SchemeGroupVersion, asked.Kind, asked.Old)
+	old, err := decoded(stored(asked.Kind), asked.Kind, asked.Old)
 	if err != nil {
 		return nil, err
 	}
-	strategies := r.strategies
-	if asked.Status {
-		strategies = r.ofStatus
-	}
-	rules := strategies[asked.Kind]
+	rules := r.strategies[asked.Subresource][asked.Kind]
 	refused := rest.BeforeUpdate(rules, ctx, object, old)
 	return answer(asked.version(), object, refused, func() []string { return rules.WarningsOnUpdate(ctx, object, old) })
 }
@@ -115,14 +114,15 @@ func (r *registry) convert(asked request) (wire.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer(resourceapi.SchemeGroupVersion, object, nil, func() []string { return nil })
+	return answer(stored(asked.Kind), object, nil, func() []string { return nil })
 }
 
 func (r request) version() schema.GroupVersion {
-	if r.Version == "" {
-		return resourceapi.SchemeGroupVersion
+	version := stored(r.Kind)
+	if r.Version != "" {
+		version.Version = r.Version
 	}
-	return schema.GroupVersion{Group: resourceapi.GroupName, Version: r.Version}
+	return version
 }
 
 // decoded gives the object of a request, and the context that the API server has for it.
@@ -138,13 +138,11 @@ func (r request) decoded() (runtime.Object, context.Context, error) {
 	info := &genericapirequest.RequestInfo{
 		IsResourceRequest: true,
 		Verb:              "update",
-		APIGroup:          resourceapi.GroupName,
+		APIGroup:          r.version().Group,
 		APIVersion:        r.version().Version,
 		Namespace:         metadata.GetNamespace(),
 		Name:              metadata.GetName(),
-	}
-	if r.Status {
-		info.Subresource = "status"
+		Subresource:       r.Subresource,
 	}
 	ctx := genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace())
 	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "admin"})

@@ -14,7 +14,9 @@ from fakegpu.recording.recording import Recording
 from tests.support.machines import expected, granted, nodes
 
 See = Callable[[Machine, str], str]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML, or sees how they are"
+)
 
 
 @needs_root
@@ -46,6 +48,7 @@ n.nvmlGpuInstanceDestroy(whole)
     assert (granted(machine, 2), nodes(machine)) == expected(machine, 2)
 
 
+@needs_root
 def test_a_recording_of_a_partitioned_gpu_has_them_from_the_start(machine: Machine, tmp_path: Path) -> None:
     machine.mig(0).create("2g.20gb", "1g.10gb")
 

@@ -14,6 +14,7 @@ import pytest
 
 from fakegpu import InputError, Machine, make_cdi_hook, make_driver_root
 from fakegpu.cli.main import main
+from fakegpu.machine import installed_view
 
 
 def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: Path) -> None:
@@ -207,8 +208,15 @@ print(json.dumps({
 """
 
 
-@pytest.fixture
-def bwrap() -> None:
+@pytest.fixture(params=["namespace", "supervisor"])
+def shown(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a command is shown the files of an installed driver."""
+    if request.param == "supervisor":
+        refused = tmp_path / "bwrap"
+        refused.write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
+        refused.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return
     program = shutil.which("bwrap")
     if program is None or subprocess.run([program, "--dev-bind", "/", "/", "true"], check=False).returncode:
         pytest.skip("bwrap is missing, or may not make a mount namespace here")
@@ -223,7 +231,7 @@ def exec_as_installed(machine: Machine, *arguments: str) -> subprocess.Completed
     return subprocess.run([*program, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.usefixtures("bwrap")
+@pytest.mark.usefixtures("shown")
 @pytest.mark.skipif(not Path("/sys/bus/pci/devices").exists(), reason="a host without a PCI bus")
 def test_command_sees_an_installed_driver(machine: Machine) -> None:
     machine.mig(0).create("1g.10gb")
@@ -244,7 +252,7 @@ def test_command_sees_an_installed_driver(machine: Machine) -> None:
     machine.destroy()
 
 
-@pytest.mark.usefixtures("bwrap")
+@pytest.mark.usefixtures("shown")
 def test_command_with_an_installed_driver_passes_its_status_on(machine: Machine) -> None:
     assert exec_as_installed(machine, "--", "sh", "-c", "exit 7").returncode == 7
     missing = exec_as_installed(machine, "--", "no-such-command")
@@ -259,18 +267,34 @@ print(process.pid == os.getpid(), process.usedGpuMemory)
 """
 
 
-@pytest.mark.usefixtures("bwrap")
+@pytest.mark.usefixtures("shown")
 def test_process_with_an_installed_driver_is_the_command(machine: Machine) -> None:
     ended = exec_as_installed(machine, "--gpu", "1", "--memory", "1GiB", "--", sys.executable, "-c", _WHO)
 
     assert (ended.stdout, ended.stderr) == (f"True {1 << 30}\n", "")
 
 
-def test_installed_driver_without_bwrap_is_one_line(
+def test_installed_driver_that_cannot_be_shown_is_one_line(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "program").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(installed_view, "find_built", lambda file: None)
 
     assert main(["exec", "--dir", str(machine.directory), "--driver-root", "--", "program"]) == 3
-    assert capsys.readouterr().err == "error: --driver-root needs bwrap: install bubblewrap, or leave the option out\n"
+    assert capsys.readouterr().err == (
+        "error: --driver-root: bwrap is missing, and what does without is refused, too (simkubelet-view is not built "
+        "for this machine); install bubblewrap, or leave the option out\n"
+    )
+
+
+def test_entries_that_are_gone_are_not_shown(machine: Machine) -> None:
+    installed_view.supervised(machine, ["true"], "refused")
+    shown = machine.directory / "view" / "dev"
+    (shown / "nvidia99").touch()
+    (shown / "nvidia-gone").mkdir()
+    (shown / "nvidia-gone" / "cap1").touch()
+
+    installed_view.supervised(machine, ["true"], "refused")
+
+    assert set(names_in(shown)) == {*names_in(machine.dev), *names_in(Path("/dev"))}

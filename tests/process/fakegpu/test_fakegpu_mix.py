@@ -1,4 +1,4 @@
-"""Machines of several models, and how GPUs lie to each other as NVML tells it."""
+"""Machines of several models, and the GPU interconnect matrix of NVML."""
 
 from __future__ import annotations
 

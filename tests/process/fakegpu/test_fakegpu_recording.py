@@ -76,6 +76,7 @@ def test_mix_of_models_comes_back(node: Node) -> None:
     assert unlike(after, before) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told which instances there are")
 def test_mig_devices_come_back(node: Node) -> None:
     machine = node("first", "h100-80gb", 2)
     machine.mig(1).set_mode(True)
@@ -238,6 +239,17 @@ def test_missing_gpu_is_one_difference(node: Node) -> None:
 
     assert len(gpus) == 1
     assert gpus[0].startswith("gpu 1: all calls: fake 'no such GPU', here ")
+
+
+def test_no_module_of_the_working_directory_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, node: Node
+) -> None:
+    machine, folder = node("one", "t4", 1), tmp_path / "of-somebody-else"
+    folder.mkdir()
+    (folder / "json.py").write_text("raise SystemExit(1)\n")
+    monkeypatch.chdir(folder)
+
+    assert len(ask_fake(machine).gpus) == 1
 
 
 def test_no_nvml_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

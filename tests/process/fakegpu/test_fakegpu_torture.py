@@ -30,7 +30,7 @@ while turns != 0:
             state.memory.total_bytes = 3 * number << 20
             state.remap.corrected_rows = state.remap.uncorrected_rows = number
             state.pci.replay_count = number
-            segment._library.fakegpu_write_state(segment._mapped()[1], 0, ctypes.byref(state))
+            segment._library.fakegpu_write_state(segment._mapped().address, 0, ctypes.byref(state))
 """
 
 READ = """
@@ -75,9 +75,11 @@ def readers(machine: Machine) -> Iterator[None]:
         for reader in started:
             assert reader.stdout is not None
             reader.stdout.readline()
-        yield
-        machine.set(0, "persistence_mode", 0)
-        said = [reader.communicate()[1] for reader in started]
+        try:
+            yield
+        finally:
+            machine.set(0, "persistence_mode", 0)
+            said = [reader.communicate()[1] for reader in started]
 
     assert [(reader.returncode, error) for reader, error in zip(started, said, strict=True)] == [(0, "")] * READERS
 

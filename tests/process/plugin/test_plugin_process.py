@@ -20,6 +20,7 @@ from simkubelet.apis.grpcwire.messages import Code
 from tests.support.patience import LIMIT_S, PROGRAM_LIMIT_S
 
 _ROOT = Path(__file__).parents[3]
+_STUB = ("--socket", "stub.sock", "--device", "a")
 
 
 @pytest.fixture
@@ -151,7 +152,12 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
         pytest.param(
             ["gopher", "--host-root", "/nowhere"], {}, "Directory '/nowhere' does not exist", id="no host root"
         ),
-        pytest.param(["gopher", "--kubelet-dir", "/nowhere"], {}, "--kubelet-dir: no folder /nowhere", id="no folder"),
+        pytest.param(
+            ["gopher", "--kubelet-dir", "/nowhere"],
+            {},
+            "cannot watch /nowhere: no such file or directory",
+            id="no folder",
+        ),
         pytest.param(
             ["nvidia", "--gds-enabled=maybe"],
             {},
@@ -197,7 +203,7 @@ def test_help_names_the_variables_and_defaults(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 async def test_stub_exits_with_1_when_its_stream_is_lost(run_plugin: Any, kubelet: Any, kubelet_dir: Path) -> None:
-    arguments = ("stub", "--kubelet-dir", kubelet_dir, "--device", "a", "--on-lost-stream", "exit")
+    arguments = ("stub", "--kubelet-dir", kubelet_dir, *_STUB, "--on-lost-stream", "exit")
     async with run_plugin(*arguments) as process, asyncio.timeout(LIMIT_S):
         await kubelet.registration()
         await kubelet.first_list("stub.sock")
@@ -214,7 +220,8 @@ async def test_stub_that_crashes_ends_with_2_in_place_of_an_answer(
     order = tmp_path / "order"
     order.write_text('{"command": "answer", "rpc": "Allocate", "crash": true}\n')
     with order.open() as orders, (tmp_path / "log").open("w") as log:
-        command = [sys.executable, "-m", "plugin", "stub", "--kubelet-dir", str(kubelet_dir), "--device", "a"]
+        options = ("--kubelet-dir", str(kubelet_dir), *_STUB)
+        command = [sys.executable, "-m", "plugin", "stub", *options]
         process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=orders, stdout=log, stderr=log)
     async with asyncio.timeout(LIMIT_S):
         await kubelet.registration()

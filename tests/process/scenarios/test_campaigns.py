@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 
+from scenarios.campaign.workers import local_workers
 from tests.support.patience import PROGRAM_LIMIT_S, eventually
 
 pytestmark = pytest.mark.slow
@@ -120,14 +121,26 @@ def test_killed_campaign_goes_on_with_each_story_once(campaigns: Campaigns) -> N
     assert [story for story in campaigns.played() if story[0] in {number for number, *_ in before}] == before
 
 
-def test_interrupted_campaign_keeps_its_results(campaigns: Campaigns) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "send", "status"),
+    [
+        pytest.param([signal.SIGINT], os.kill, 130, id="INT"),
+        pytest.param([signal.SIGTERM, signal.SIGINT], os.kill, {143, 130}, id="TERM and INT"),
+        pytest.param([signal.SIGHUP], os.killpg, 129, id="closed terminal"),
+        pytest.param([signal.SIGTERM], os.killpg, 143, id="TERM to all"),
+    ],
+)
+def test_interrupted_campaign_keeps_its_results(
+    campaigns: Campaigns, numbers: list[int], send: Callable[[int, int], None], status: int | set[int]
+) -> None:
     running = campaigns.start("--seed", "7", "-n", "1", "--report", "page")
     eventually(campaigns.played)
-    running.send_signal(signal.SIGINT)
+    for number in numbers:
+        send(running.pid, number)
     output, errors = running.communicate(timeout=PROGRAM_LIMIT_S)
 
-    assert running.returncode == 130
-    assert errors.splitlines()[-1] == "interrupted; everything was ended"
+    assert running.returncode in (status if isinstance(status, set) else {status})
+    assert [line for line in errors.splitlines() if " a second, " not in line] == ["interrupted; everything was ended"]
     assert f"{len(campaigns.played())} stories, {len(campaigns.played())} of them in this run" in output
     assert f"{len(campaigns.played())} stories" in (campaigns.folder / "page" / "index.html").read_text()
     assert of_session(running.pid) == []
@@ -139,7 +152,7 @@ def test_planted_bug_is_found_made_small_and_repeated_by_its_story(campaigns: Ca
     done = campaigns.run("--seed", "7", "--stories", "1", "-n", "1")
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(r"1 times: expect node .*: expected STUB_DEVICES \w+-\d in one pod; actual in p", done.stdout)
+    assert re.search(r"1 time: expect node .*: expected STUB_DEVICES \w+-\d in one pod; actual in p", done.stdout)
     story = next((campaigns.folder / "campaign-findings").glob("seed-7-story-*.yaml"))
     assert f"simkubelet run campaign-findings/{story.name}: 2 steps" in done.stdout
     repeated = campaigns.run(str(story), command="run")
@@ -170,6 +183,17 @@ def test_process_that_a_story_leaves_behind_is_found(tmp_path: Path) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
 
     assert done.stdout == "left behind: a process\n"
+
+
+def test_workers_load_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a worker of multiprocessing imports first.
+    (tmp_path / "socket.py").write_text("from pathlib import Path\n\nPath('loaded').touch()\nraise SystemExit(1)\n")
+    monkeypatch.chdir(tmp_path)
+
+    with local_workers(1) as workers:
+        assert workers.executor.submit(os.getpid).result() != os.getpid()
+
+    assert [each.name for each in tmp_path.iterdir()] == ["socket.py"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from scenarios.doctor import State
 def test_doctor_leaves_nothing_behind() -> None:
     with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as folder:
         ran = subprocess.run(
-            [sys.executable, "-m", "simkubelet", "doctor", "--json"],
+            [sys.executable, "-m", "simkubelet", "doctor", "-o", "json"],
             capture_output=True,
             text=True,
             check=False,

@@ -29,7 +29,7 @@ steps:
       metadata: {name: first}
       spec:
         terminationGracePeriodSeconds: 1
-        containers: [{name: main, resources: {limits: {example.com/gpu: 1}}}]
+        containers: [{name: main, image: x, resources: {limits: {example.com/gpu: 1}}}]
   - expect: {pod: first, phase: Running}
   - apply: {<<: *pod, metadata: {name: second}}
   - expect: {pod: second, phase: Pending}

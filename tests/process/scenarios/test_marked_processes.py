@@ -1,17 +1,31 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
-from scenarios.backends.world import marked_processes
-from scenarios.backends.world.marked_processes import MARK, catches, kill_marked, signal_first, signal_marked
+from scenarios.backends.world import family, marked_processes
+from scenarios.backends.world.family import kill_marked
+from scenarios.backends.world.marked_processes import (
+    MARK,
+    catches,
+    signal_first,
+    signal_marked,
+)
+from scenarios.backends.world.node import SimNode
+from scenarios.story.specs import NodeSpec
+from simkubelet.host import NodeView, check_sandbox, sandboxed
+from simkubelet.model.errors import HostError
+from tests.support.patience import eventually
 
 HARMLESS = signal.SIGCONT
 LOOKS = 500
@@ -68,7 +82,7 @@ async def test_killed_processes_are_gone(restless: subprocess.Popen[bytes], mark
 
 async def test_those_that_ask_together_share_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    monkeypatch.setattr(marked_processes, "_all_marked", lambda: looks.append(None) or {})
+    monkeypatch.setattr(marked_processes, "_all", lambda: looks.append(None) or {})
 
     ends = [asyncio.create_task(kill_marked(f"plugin-{number}")) for number in range(50)]
     await asyncio.sleep(0)
@@ -92,6 +106,38 @@ def test_processes_without_the_mark_are_left_alone(restless: subprocess.Popen[by
     assert restless.poll() is None
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda mark: signal_marked(mark, signal.SIGKILL), id="signal"),
+        pytest.param(lambda mark: signal_first(mark, signal.SIGKILL), id="first"),
+    ],
+)
+def test_process_that_has_got_the_id_meanwhile_is_left_alone(
+    restless: subprocess.Popen[bytes], mark: str, end: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marked_processes, "_all", lambda: {("mark", f"{mark}/other"): [restless.pid]})
+    monkeypatch.setattr(marked_processes, "catches", lambda *_: True)
+    by_id, by_handle = Mock(), Mock()
+    monkeypatch.setattr(os, "kill", by_id)
+    monkeypatch.setattr(signal, "pidfd_send_signal", by_handle)
+
+    end(f"{mark}/other")
+
+    assert (by_id.called, by_handle.called) == (False, False)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_kernel_without_handles_of_processes_signals_by_id(
+    restless: subprocess.Popen[bytes], mark: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=OSError(number, "no")))
+
+    signal_marked(mark, signal.SIGKILL)
+
+    assert restless.wait() == -signal.SIGKILL
+
+
 def test_a_process_catches_a_signal_once_it_has_a_handler() -> None:
     before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
     try:
@@ -110,7 +156,7 @@ def test_a_process_that_has_ended_catches_nothing() -> None:
 
 
 @pytest.fixture
-def family(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
+def relatives(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process with a handler for HUP and none for USR1, and a child that HUP would end; it tells what it catches."""
     script = "trap 'echo caught' HUP; sleep 1000 & echo ready; while :; do wait; sleep 0.01; done"
     with subprocess.Popen(["/bin/sh", "-c", script], env={**os.environ, MARK: mark}, stdout=subprocess.PIPE) as process:
@@ -118,13 +164,115 @@ def family(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
         signal_marked(mark, signal.SIGKILL)
 
 
-def test_signal_for_the_first_process_reaches_no_other(family: subprocess.Popen[bytes], mark: str) -> None:
-    assert family.stdout is not None
-    assert family.stdout.readline() == b"ready\n"
+def test_signal_for_the_first_process_reaches_no_other(relatives: subprocess.Popen[bytes], mark: str) -> None:
+    assert relatives.stdout is not None
+    assert relatives.stdout.readline() == b"ready\n"
 
     assert signal_first(mark, signal.SIGUSR1) >= 2
     assert signal_first(mark, signal.SIGHUP) >= 2
 
-    assert family.stdout.readline() == b"caught\n"
+    assert relatives.stdout.readline() == b"caught\n"
     assert signal_first(mark, signal.SIGHUP) >= 2
-    assert family.poll() is None
+    assert relatives.poll() is None
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[SimNode]:
+    try:
+        check_sandbox()
+    except HostError as error:
+        pytest.skip(str(error))
+    node = SimNode(NodeSpec(name="node-1"), tmp_path / "node-1")
+    node.create()
+    yield node
+    await node.close()
+
+
+STRAY = "env -i setsid sleep 1000 >/dev/null 2>&1 & echo $!"
+"""A process without any variable and in a session of its own."""
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def stray_in(view: NodeView) -> int:
+    """Start one in a view, by a program with a mark, which ends."""
+    program = sandboxed(["sh", "-c", STRAY], view)
+    stray = int(subprocess.run(program, stdout=subprocess.PIPE, env={**os.environ, MARK: "m"}, check=True).stdout)
+    eventually(lambda: Path(f"/proc/{stray}/comm").read_text() == "sleep\n")
+    return stray
+
+
+async def test_process_that_has_lost_its_mark_ends_with_the_node(node: SimNode) -> None:
+    stray = stray_in(node.view({}))
+    await kill_marked("m")
+    assert runs(stray)
+
+    await node.close()
+
+    # What is killed has no root any more a little before it has ended.
+    eventually(lambda: not runs(stray))
+
+
+@pytest.fixture
+def bystander() -> Iterator[int]:
+    with subprocess.Popen(["/bin/sleep", "1000"]) as process:
+        yield process.pid
+        process.kill()
+
+
+async def test_folder_in_the_place_of_a_view_ends_nobody_else(node: SimNode, tmp_path: Path, bystander: int) -> None:
+    view = node.view({})
+    stray = stray_in(view)
+    view.storage.rename(tmp_path / "moved")
+    view.storage.symlink_to("/")
+
+    await node.close()
+
+    eventually(lambda: not runs(stray))
+    assert runs(bystander)
+
+
+def test_own_root_is_nobodys_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = Mock()
+    monkeypatch.setattr(family, "signal_all", signals)
+
+    assert family._kill_rooted(Path("/").stat()) == 0
+    assert not signals.called
+
+
+UNMAPPED = """
+import ctypes, os
+munmap = ctypes.CDLL(None).munmap
+fields = open("/proc/self/stat").read().rpartition(") ")[2].split()
+page = int(fields[47]) & ~4095
+munmap(ctypes.c_void_p(page), ctypes.c_size_t(4096))
+os.write(1, b"unmapped\\n")
+os.read(0, 1)
+"""
+
+
+def test_process_that_has_unmapped_its_environment_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps: list[float] = []
+    monkeypatch.setattr(
+        marked_processes, "time", SimpleNamespace(monotonic=lambda: float(len(sleeps)) / 100, sleep=sleeps.append)
+    )
+    # The page where the environment begins has only the argument before it, not the program's stack.
+    argv, env = [sys.executable, "-c", UNMAPPED, "x" * 16384], {"A": "b" * 8192}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"unmapped\n"
+
+        assert marked_processes._mark_of(process.pid) is None
+
+        process.kill()
+    assert len(sleeps) <= 2
+
+
+def test_no_more_is_read_than_an_environment_can_have() -> None:
+    assert len(marked_processes._read("/dev/zero")) == 6 << 20

@@ -198,6 +198,7 @@ async def test_program_of_a_user_is_no_fork(node: Node) -> None:
     plugin = await node.start(program=("sh", "-c", "echo $PPID; exit 3"))
 
     assert await plugin.wait() == 3
+    await plugin.kill_all()
     assert node.log.read_text() == f"{os.getpid()}\n"
 
 

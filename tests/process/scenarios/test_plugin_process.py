@@ -31,10 +31,10 @@ from tests.support.stories import entries
 class Supervised:
     """A plugin process under test with its clock and trace."""
 
-    def __init__(self, argv: tuple[str, ...], log: Path) -> None:
+    def __init__(self, argv: tuple[str, ...], log: Path, is_foreign: bool = False) -> None:
         self.clock = ManualClock()
         self.trace = Trace(now=self.clock.now)
-        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log)
+        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, is_foreign=is_foreign)
         self.plugin = PluginProcess(command, self.clock, self.trace)
         self.task: asyncio.Task[None] | None = None
 
@@ -61,13 +61,35 @@ class Supervised:
 async def supervise(tmp_path: Path) -> AsyncIterator[Callable[..., Supervised]]:
     made: list[Supervised] = []
 
-    def supervise(script: str) -> Supervised:
-        made.append(Supervised(("sh", "-c", script), tmp_path / "log"))
+    def supervise(script: str, is_foreign: bool = False) -> Supervised:
+        made.append(Supervised(("sh", "-c", script), tmp_path / "log", is_foreign))
         return made[-1]
 
     yield supervise
     for supervised in made:
         await supervised.stop()
+
+
+async def test_plugin_that_ends_as_nobody_answers_its_registration_is_started_again(supervise: Any) -> None:
+    mine = supervise("exit 1")
+    mine.plugin.reported({"registers": True})
+    mine.start(registered=False)
+
+    await mine.until("plugin-exited", 2)
+
+
+@pytest.mark.parametrize("how", ["ends", "is stopped"])
+async def test_foreign_program_starts_again_in_another_second(supervise: Any, how: str) -> None:
+    mine = supervise("sleep 60" if how == "is stopped" else "exit 0", is_foreign=True)
+    mine.start()
+
+    if how == "is stopped":
+        await mine.until("plugin-started")
+        await mine.plugin.stop()
+        await mine.plugin.start()
+
+    (exited, *_), (_, started, *_) = await mine.until("plugin-exited"), await mine.until("plugin-started", 2)
+    assert started.real_s - exited.real_s >= 0.99
 
 
 async def test_ended_plugin_is_started_again_at_once_and_then_after_a_doubling_back_off(supervise: Any) -> None:

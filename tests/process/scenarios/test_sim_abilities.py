@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from scenarios.evaluation.verdict import Outcome
 from scenarios.play.runner import play
 from scenarios.story.part import Capability
 from simkubelet._internal import sandbox
+from simkubelet.cluster.cel.environment import environment
 
 STEPS = "steps:\n- advance: 1s\n"
 PROCESSES = f"nodes: [{{name: a, runtime: process}}]\n{STEPS}"
@@ -25,9 +27,15 @@ MIG = (
     "nodes: [{name: a, gpus: {profile: t4, count: 1, mig: [[1g.10gb]]}}]\n"
     f"plugins: [{{name: n, builtin: nvidia}}]\n{STEPS}"
 )
+SELECTOR = (
+    "steps: [{create: {apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: "
+    '{requests: [{name: r, exactly: {deviceClassName: d, selectors: [{cel: {expression: "true"}}]}}]}}}}]\n'
+)
 EMPTY_FILE = f"nodes: [{{name: a, files: [/etc/gophers/g]}}]\nplugins: [{{name: g, builtin: gopher}}]\n{STEPS}"
 WORKS = "#!/bin/sh\nexit 0\n"
 REFUSED = "#!/bin/sh\necho not permitted >&2\nexit 1\n"
+UNSUPERVISED = "#!/bin/sh\n[ $# = 0 ] && exit 0\necho not permitted >&2\nexit 1\n"
+"""A kernel that makes namespaces, and lets nobody trace a program."""
 
 World = Callable[..., SimBackend]
 
@@ -57,7 +65,7 @@ def world_of(read_story: Any) -> World:
     return make
 
 
-@pytest.mark.parametrize("text", [PROCESSES, FOREIGN, FILE_WITH_CONTENT, EMPTY_FILE])
+@pytest.mark.parametrize("text", [PROCESSES, FOREIGN, FILE_WITH_CONTENT, EMPTY_FILE, SELECTOR])
 def test_machine_that_has_all_can_play_all(machine: Callable[..., None], world_of: World, text: str) -> None:
     machine(kernel=WORKS, bwrap=WORKS)
 
@@ -86,11 +94,24 @@ def test_machine_without_bwrap_and_namespaces_lacks_what_a_story_needs(
     assert world.remedies.keys() == lacking
 
 
-@pytest.mark.parametrize(("text", "refused"), [(PROCESSES, "bwrap"), (FOREIGN, "kernel")])
-def test_refused_namespace_is_known_with_its_reason(
-    machine: Callable[..., None], world_of: World, text: str, refused: str
+@pytest.mark.parametrize(("text", "lacking"), [(SELECTOR, {Capability.DEVICE_SELECTORS}), (STEPS, set())])
+def test_machine_without_cel_lacks_selectors(
+    world_of: World, monkeypatch: pytest.MonkeyPatch, text: str, lacking: set[Capability]
 ) -> None:
-    machine(**{"kernel": WORKS, "bwrap": WORKS, refused: REFUSED})
+    environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+
+    world = world_of(text)
+
+    assert world.remedies.keys() == frozenset(Capability) - world.capabilities == lacking
+    assert all(remedy.endswith(": pip install cel-expr-python") for remedy in world.remedies.values())
+
+
+@pytest.mark.parametrize(("text", "kernel", "bwrap"), [(PROCESSES, UNSUPERVISED, REFUSED), (FOREIGN, REFUSED, WORKS)])
+def test_refused_namespace_is_known_with_its_reason(
+    machine: Callable[..., None], world_of: World, text: str, kernel: str, bwrap: str
+) -> None:
+    machine(kernel=kernel, bwrap=bwrap)
 
     (remedy,) = world_of(text).remedies.values()
 

@@ -74,7 +74,7 @@ class Project:
     def has_plugin(self) -> bool:
         """Whether a plugin serves on a node."""
         with contextlib.suppress(FileNotFoundError):  # of a folder that is removed while it is searched
-            return any(self.temporary.glob("sk-*/**/stub.sock"))
+            return any(self.temporary.glob("sk-*/**/seat-*.sock"))
         return False
 
     def leftovers(self) -> list[str]:

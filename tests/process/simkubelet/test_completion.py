@@ -34,6 +34,11 @@ _BASH = shutil.which("bash") or ""
         (["up", "--profile", "h100-8"], "h100-80gb"),
         (["plugin", "gop"], "gopher"),
         (["completion", "f"], "fish"),
+        (["run", "--kubelet-version", "1.3"], "1.35"),
+        (["run", "--tag", "mi"], "mig"),
+        (["bugs", "--kubelet-version", "1.2"], "1.27"),
+        (["conform", "--only", "registration/o"], "registration/once"),
+        (["conform", "--skip", "lim"], "limits"),
     ],
 )
 def test_bash_offers_commands_options_and_names(words: list[str], offered: str) -> None:
@@ -59,11 +64,42 @@ def test_other_shells_have_a_script(shell: str) -> None:
     assert f"_SIMKUBELET_COMPLETE={shell}_complete" in ran.stdout
 
 
-def test_shell_completes_commands_of_fakegpu() -> None:
-    asked = {"_FAKEGPU_COMPLETE": "bash_complete", "COMP_WORDS": "fakegpu f", "COMP_CWORD": "1"}
-
+@pytest.mark.parametrize(("shell", "status"), [("/usr/bin/fish", 0), ("/bin/tcsh", 2), ("", 2)])
+@pytest.mark.parametrize("program", ["simkubelet", "fakegpu"])
+def test_script_is_for_the_shell_of_the_user(program: str, shell: str, status: int) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "fakegpu"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+        [sys.executable, "-m", program, "completion"],
+        env={**os.environ, "SHELL": shell},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
-    assert "plain,fail" in ran.stdout.splitlines()
+    assert ran.returncode == status
+    assert ("fish_complete" in ran.stdout) == (status == 0)
+    assert ran.stderr.startswith("error: for which shell? Give one of bash, zsh, fish" if status else "")
+    assert ran.stderr.count("\n") == (1 if status else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("fakegpu f", "fail"),
+        ("fakegpu fail --dir DIR ", "1"),
+        ("fakegpu heal --dir DIR G", "GPU-"),
+        ("fakegpu up --profile h100-8", "h100-80gb"),
+        ("fakegpu set --dir DIR 0 temp", "temperature="),
+        ("fakegpu fault slow nvmlDeviceGetMem", "nvmlDeviceGetMemoryInfo"),
+        ("fakegpu fault error nvmlInit driver", "DRIVER_NOT_LOADED"),
+        ("fakegpu fail --dir nowhere ", ""),
+    ],
+)
+def test_shell_completes_words_of_fakegpu(tmp_path: Path, words: str, offered: str) -> None:
+    fakegpu = [sys.executable, "-m", "fakegpu"]
+    subprocess.run([*fakegpu, "up", "-n", "2", "--dir", str(tmp_path / "m")], capture_output=True, check=True)
+    text = words.replace("DIR", str(tmp_path / "m"))
+    asked = {"_FAKEGPU_COMPLETE": "bash_complete", "COMP_WORDS": text, "COMP_CWORD": str(text.count(" "))}
+
+    ran = subprocess.run(fakegpu, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+
+    assert any(line.startswith(f"plain,{offered}") for line in ran.stdout.splitlines()) == bool(offered), ran.stderr

@@ -364,3 +364,28 @@ def test_interrupted_run_leaves_nothing(project: Project, name: str, text: str, 
     assert process.returncode == 2, printed
     assert "KeyboardInterrupt" in printed
     eventually(lambda: not project.leftovers(), lambda: str(project.leftovers()))
+
+
+@pytest.mark.parametrize("runtime", ["process", "book-keeping"])
+def test_what_containers_share_without_namespaces_is_said_before_the_tests(project: Project, runtime: str) -> None:
+    project.write("bin/bwrap", "#!/bin/sh\nexit 1\n")
+    (project.folder / "bin" / "bwrap").chmod(0o755)
+    project.environment["PATH"] = f"{project.folder / 'bin'}:{project.environment['PATH']}"
+    project.write("seats.story.yaml", f"{STORY}nodes: [{{name: node-1, runtime: {runtime}}}]\n")
+    project.write(
+        "test_mine.py",
+        f"""
+    import pytest
+
+    @pytest.mark.simkubelet_kubelet(runtime="{runtime}")
+    def test_node(simkubelet_kubelet):
+        assert simkubelet_kubelet.name == "node-1"
+""",
+    )
+
+    for file in ("seats.story.yaml", "test_mine.py"):
+        status, printed = project.run("--collect-only", file)
+
+        assert status == 0, printed
+        lines = [line for line in printed.splitlines() if "share the machine's processes" in line]
+        assert len(lines) == (runtime == "process"), printed

@@ -143,7 +143,7 @@ def test_first_run_installs_bubblewrap_and_what_clusters_need(checkout, machine,
     assert (tmp_path / "log").read_text().splitlines() == [
         "apt-get update -q",
         "apt-get install -q -y --no-install-recommends bubblewrap",
-        f"-m pip install --quiet --editable {checkout}[kind]",
+        f"-m pip install --quiet --editable {checkout}[dra,kind]",
     ]
 
 
@@ -164,7 +164,7 @@ def test_environment_without_the_extra_is_installed_again(checkout, machine, tmp
 
     dev(checkout, "run", env=machine)
 
-    assert "[kind]" in (tmp_path / "log").read_text()
+    assert "[dra,kind]" in (tmp_path / "log").read_text()
 
 
 @pytest.fixture(params=["flock", "Python"])

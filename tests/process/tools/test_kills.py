@@ -16,6 +16,7 @@ from tools.kills.journal import Journal
 from tools.kills.kubelet import Kubelet, kill_kubelets
 from tools.kills.machine import kill_commands
 from tools.kills.plugins import kill_plugins
+from tools.kills.signals import signal_commands
 
 KILLS = 5
 RESOURCE = "example.com/gpu"
@@ -28,7 +29,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("kill", [kill_kubelets, kill_plugins, kill_commands])
+@pytest.mark.parametrize("kill", [kill_kubelets, kill_plugins, kill_commands, signal_commands])
 def test_nothing_that_was_acknowledged_is_lost_by_kills(kill, folder: Path) -> None:
     journal = Journal()
 

@@ -25,7 +25,7 @@ def test_life_of_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines() if "Tesla" in line]
     assert [row[6:9] for row in rows] == [["2048 / 15360", "91", "ok"], ["0 / 15360", "33", "xid 79"]]
     assert run(capsys, "heal", "1", "--dir", node) == (0, "", "")
-    status, out, _ = run(capsys, "list", "--json", "--dir", node)
+    status, out, _ = run(capsys, "list", "-o", "json", "--dir", node)
     assert [(gpu["health"], gpu["temperature_c"]) for gpu in json.loads(out)] == [("ok", 91), ("ok", 33)]
     assert run(capsys, "down", "--dir", node) == (0, "", "")
     assert not node.exists()

@@ -30,7 +30,7 @@ class Run:
         return status, *self._capsys.readouterr()
 
     def faults(self) -> dict[str, list[dict[str, object]]]:
-        status, output, _ = self("fault", "list")
+        status, output, _ = self("fault", "list", "-o", "json")
         assert status == 0
         listing: dict[str, list[dict[str, object]]] = json.loads(output)
         return listing
@@ -42,7 +42,7 @@ def test_mig_devices_are_made_listed_and_destroyed(run: Run, machine: Machine) -
         "GPU 0 GPU instance  1: MIG 3g.40gb at 0:4\nGPU 0 GPU instance 13: MIG 1g.10gb at 6:1\n",
         "",
     )
-    listing = json.loads(run("mig", "list", "--json")[1])
+    listing = json.loads(run("mig", "list", "-o", "json")[1])
     assert [(row["gpu"], row["index"], row["name"], row["gpu_instance"]) for row in listing] == [
         (0, 0, "3g.40gb", 1),
         (0, 1, "1g.10gb", 13),
@@ -80,10 +80,21 @@ def test_everything_that_affects_a_gpu_has_an_option(run: Run, machine: Machine)
     assert (state.ecc.errors[0][0][2], state.ecc.errors[1][0][2]) == (2, 1)
     assert (state.fault.is_throttled, state.fault.links_down, state.remap.uncorrected_rows) == (1, 0b1001, 1)
     assert run("fail", "1", "--lost", "--xid", "79") == (0, "", "")
-    assert machine.gpu(1).health == "lost"
+    assert machine.gpu(1).health == (
+        "lost, xid 79, hot, links 0 3 down, ecc corrected 2, ecc uncorrected 1, repair pending"
+    )
     assert run("heal", "1") == (0, "", "")
     assert machine.gpu(1).health == "ok"
     assert machine._segment.read(1).fault.links_down == 0
+
+
+def test_retirement_reports_its_xid_once(run: Run, machine: Machine) -> None:
+    assert run("fail", "1", "--retire", "1", "--xid", "63") == (0, "", "")
+    fault = machine._segment.read(1).fault
+    assert (fault.last_xid, fault.xid_count) == (63, 1)
+
+    assert run("fail", "1", "--retire", "1", "--xid", "94") == (0, "", "")
+    assert machine._segment.read(1).fault.xid_count == 3
 
 
 def test_plans_and_rules_are_listed_and_cleared(run: Run, machine: Machine) -> None:
@@ -110,7 +121,7 @@ def test_plans_and_rules_are_listed_and_cleared(run: Run, machine: Machine) -> N
     assert len(run.faults()["rules"]) == 2
     machine.fail(2, lost=True)
     assert run("heal", "--all") == (0, "", "")
-    assert run.faults() == {"rules": [], "plans": [], "waitsAreStuck": False}
+    assert run.faults() == {"active": [], "rules": [], "plans": [], "waitsAreStuck": False}
     assert machine.gpu(2).health == "ok"
 
 
@@ -133,7 +144,7 @@ USES: dict[str, Callable[[Machine], object]] = {
 BREAKS = {"lost": ["fail", "1", "--lost", "--xid", "79"], "unplugged": ["unplug", "1"]}
 COMMANDS = {
     "list": ["list"],
-    "list as JSON": ["list", "--json"],
+    "list as JSON": ["list", "-o", "json"],
     "set": ["set", "1", "temperature=50"],
     "set the NUMA node": ["set", "0", "numa_node=1"],
     "load": ["load", "all"],
@@ -198,5 +209,49 @@ def test_mig_on_a_model_without_it_is_one_line(tmp_path: Path, capsys: pytest.Ca
 
     assert main(["mig", "create", "0", "1g.10gb", "--dir", str(tmp_path / "t4")]) == 2
     assert capsys.readouterr().err == "error: GPU 0: Tesla T4 has no MIG\n"
-    assert main(["mig", "list", "--json", "--dir", str(tmp_path / "t4")]) == 0
+    assert main(["mig", "list", "-o", "json", "--dir", str(tmp_path / "t4")]) == 0
     assert capsys.readouterr().out == "[]\n"
+
+
+def test_all_faults_are_listed_with_the_command_that_ends_each(run: Run, machine: Machine) -> None:
+    assert run("fault", "list")[1] == "no faults\n"
+    run("fail", "1", "--xid", "79", "--lost")
+    run("fail", "2", "--hot")
+    run("fail", "2", "--ecc-uncorrected", "3")
+    run("fail", "3", "--links-down", "0,3")
+    run("fail", "3", "--links-down", "1,2", "--after", "2h")
+    run("fail", "0", "--xid", "48", "--after", "1h", "--every", "5s", "--times", "3")
+    run("fault", "error", "nvmlDeviceGetMemoryInfo", "UNKNOWN", "--every", "3", "--gpu", "2")
+    run("fault", "waits", "stick")
+
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in run("fault", "list")[1].splitlines()]
+
+    end = f" --dir {machine.directory}"
+    assert all(row[3].endswith(end) for row in rows if row)
+    assert [[*row[:3], row[3].removesuffix(end)] for row in rows if row] == [
+        ["1", "lost", "now", "fakegpu heal 1"],
+        ["1", "xid 79", "now", "fakegpu heal 1"],
+        ["2", "hot", "now", "fakegpu heal 2"],
+        ["2", "ecc uncorrected 3", "now", "fakegpu heal 2"],
+        ["3", "links 0 3 down", "now", "fakegpu heal 3"],
+        ["any", "waits for events hang", "now", "fakegpu fault waits release"],
+        ["2", "nvmlDeviceGetMemoryInfo fails with UNKNOWN", "now, every 3th call", "fakegpu fault clear 3"],
+        ["0", "xid 48", "in 3600 s, every 5 s, 3 left", "fakegpu fault clear 2"],
+        ["3", "links down 1 2", "in 7200 s", "fakegpu fault clear 1"],
+    ]
+    listed = json.loads(run("fault", "list", "-o", "json")[1])
+    assert listed["active"][0] == {"gpu": 1, "faults": ["lost", "xid 79"]}
+
+
+def test_state_of_a_gpu_has_all_its_faults(run: Run, machine: Machine) -> None:
+    run("set", "2", "temperature=95")
+    run("fail", "1", "--xid", "79", "--lost")
+    run("fail", "3", "--retire", "1")
+
+    assert [gpu.health for gpu in machine.gpus] == ["ok", "lost, xid 79", "95 °C", "xid 63, repair pending"]
+    assert "lost, xid 79" in run("list")[1]
+    run("heal", "1")
+    run("unplug", "1")
+    run("set", "2", "temperature=40")
+    run("heal", "3")
+    assert [gpu.health for gpu in machine.gpus] == ["ok", "unplugged", "ok", "ok"]

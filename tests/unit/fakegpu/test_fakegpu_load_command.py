@@ -1,13 +1,17 @@
-"""``fakegpu load`` and ``fakegpu smi``."""
+"""``fakegpu load``, ``fakegpu smi`` and the programs of a driver that are made from it."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from fakegpu import Machine
 from fakegpu.cli.main import main
+from fakegpu.machine import mps
+from fakegpu.smi.__main__ import main as smi
 
 
 def test_load_is_given_to_all(machine: Machine) -> None:
@@ -62,3 +66,23 @@ def test_wrong_load_is_one_line(
     assert complaint.startswith("error: ")
     assert complaint.count("\n") == 1
     assert message in complaint
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [(smi, ["--help"]), (smi, ["topo", "--help"]), (smi, ["mig", "--help"]), (mps.main, ["--help"])],
+)
+def test_help_of_programs_of_a_driver_is_plain(
+    program: Callable[[Sequence[str]], int],
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    with contextlib.suppress(SystemExit):
+        program(arguments)
+
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: ")
+    assert "\x1b" not in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 
 import fakegpu
 from fakegpu import HostError, InputError, Machine, default_directory
+from fakegpu.cli.main import main
 
 
 def test_machine_is_a_folder_of_plain_files(machine: Machine) -> None:
@@ -239,6 +241,58 @@ def test_default_directory_follows_the_users_runtime_folder(monkeypatch: pytest.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     assert default_directory() == tmp_path / "fakegpu"
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    assert default_directory() == Path(f"/tmp/fakegpu-{os.getuid()}")
+
+
+def test_file_in_place_of_the_temporary_folder_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
+
+    assert main(["up", "--profile", "t4"]) == 2
+    assert capsys.readouterr().err.endswith("; choose another folder with --dir\n")
+
+
+def test_working_directory_that_is_gone_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert main(["up", "--profile", "t4", "--dir", "m"]) == 2
+    assert capsys.readouterr().err == "error: m: the working directory is gone; change to another one\n"
+
+
+def test_lock_of_another_user_does_not_hold_a_removal_up(tmp_path: Path) -> None:
+    machine = Machine.create(tmp_path / "node", "t4", 1)
+    held = os.open(machine.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        machine.destroy()
+    finally:
+        os.close(held)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_machine_that_cannot_be_moved_leaves_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine.create(tmp_path / "node", "t4", 1)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        with pytest.raises(InputError):
+            machine.destroy()
+
+    assert list(tmp_path.iterdir()) == [machine.directory]
 
 
 def test_public_names_are_sorted_and_found_when_asked_for() -> None:

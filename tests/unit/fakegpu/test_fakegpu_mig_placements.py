@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fakegpu import InputError, Machine
-from fakegpu.profiles.mig_profiles import mig_tables
+from fakegpu.profiles.mig_profiles import fill_mig, mig_tables
+from fakegpu.recording.replay import fill_recorded_mig
+from fakegpu.recording.replay_fields import RecordedAnswers
+from fakegpu.state import layout
 from fakegpu.state.partition import MigProfile
 
 
@@ -192,3 +195,31 @@ TestPartition = Partition.TestCase
 TestPartition.settings = settings(
     max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@pytest.mark.parametrize("table", mig_tables())
+def test_recording_of_a_user_places_instances_as_the_model_does(table: str) -> None:
+    """Root alone is told placements; who records as a user has the profiles."""
+    state, replayed = layout.GpuState(), layout.GpuState()
+    fill_mig(state, table)
+    answers = {
+        f"nvmlDeviceGetGpuInstanceProfileInfoV {kind}": {
+            "name": f"MIG {profile.name.decode()}",
+            "id": profile.id,
+            "sliceCount": profile.slices,
+            "instanceCount": profile.instances,
+            "multiprocessorCount": profile.multiprocessors,
+            "memorySizeMB": profile.memory_mib,
+        }
+        for kind, profile in enumerate(state.mig.profiles)
+        if profile.is_here
+    }
+
+    fill_recorded_mig(replayed, RecordedAnswers(answers))
+
+    assert replayed.mig.memory_slices == state.mig.memory_slices
+    assert placements(replayed.mig) == placements(state.mig)
+
+
+def placements(mig: layout.Mig) -> list[tuple[str, int, str]]:
+    return [(profile.name.decode(), profile.size, f"{profile.starts:08b}") for profile in mig.profiles]

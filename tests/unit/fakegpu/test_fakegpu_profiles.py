@@ -9,6 +9,7 @@ import yaml
 
 from fakegpu import InputError, Machine
 from fakegpu.machine.hardware import states_of
+from fakegpu.profiles.document import Part, parse_as
 from fakegpu.profiles.profile import Profile, load_profile, parse_profile, profile_names, profile_text
 
 
@@ -143,6 +144,35 @@ def validator() -> jsonschema.Draft202012Validator:
     schema = Profile.model_json_schema(by_alias=True)
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        *("1:30", "-1:30.5", "017", "0b11", "1_000", "1_0.5", "yes", "No", "ON", "!!int '1:30'"),
+        pytest.param("1" + ":59" * 1_000_000, id="long"),
+        pytest.param("!!int 1" + ":59" * 1_000_000, id="long int"),
+    ],
+)
+def test_figure_of_yaml_1_1_alone_is_refused(figure: str) -> None:
+    text = profile_text("t4").replace("idleC: ", f"idleC: {figure} # ")
+
+    with pytest.raises(
+        InputError, match=r"mine.yaml:\d+: '.{2,60}' is another value in YAML 1.1 than in 1.2"
+    ) as caught:
+        parse_profile(text, "mine.yaml")
+
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-7", "1.5", "1.5e+3", ".5", "0x1F", "true", "False", "'1:30'", '"yes"', "!!str 017", "0o17", "x_1"]
+)
+def test_value_of_both_yamls_is_read(text: str) -> None:
+    class Document(Part):
+        value: bool | int | float | str
+
+    assert parse_as(Document, f"value: {text}", "mine.yaml").value == yaml.safe_load(text)
 
 
 @pytest.mark.parametrize("name", profile_names())

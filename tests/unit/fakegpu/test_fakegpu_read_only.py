@@ -48,7 +48,7 @@ def test_every_change_is_refused_in_one_line(foreign: Machine, change: str) -> N
 
 @pytest.mark.parametrize(
     "command",
-    [["list"], ["list", "--json"], ["mig", "list"], ["mig", "profiles", "0"], ["cdi"], ["fault", "list"]],
+    [["list"], ["list", "-o", "json"], ["mig", "list"], ["mig", "profiles", "0"], ["cdi"], ["fault", "list"]],
     ids=" ".join,
 )
 def test_commands_that_look_work(foreign: Machine, command: list[str]) -> None:

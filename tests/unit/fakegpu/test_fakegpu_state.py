@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
+import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from fakegpu import InputError, Machine
 from fakegpu.machine.settings import SETTINGS
 from fakegpu.state import layout
 from fakegpu.state.library import compiled_layout, declared_layout, find_library, load_writer
+from fakegpu.state.mapping import Mapping
 
 GPU_IS_LOST, NOT_FOUND = 15, 6
 
@@ -57,7 +60,7 @@ def test_lost_gpu_is_counted_keeps_its_name_and_gives_no_handle(machine: Machine
 
 def test_heal_puts_back_and_forgets(machine: Machine, nvml: ctypes.CDLL) -> None:
     machine.fail(0, xid=79, lost=True)
-    assert (machine.gpu(0).health, machine.gpu(0).last_xid, machine.gpu(0).is_lost) == ("lost", 79, True)
+    assert (machine.gpu(0).health, machine.gpu(0).last_xid, machine.gpu(0).is_lost) == ("lost, xid 79", 79, True)
 
     machine.heal(0)
 
@@ -76,8 +79,11 @@ def test_read_that_a_write_overtakes_is_done_again() -> None:
     # The copy's last word lands on the sequence, as if a writer had put the other state in force meanwhile.
     copy = layout.GpuState.from_buffer(memory, header + 8 - ctypes.sizeof(layout.GpuState))
 
-    assert load_writer().fakegpu_read_state(ctypes.addressof(memory), 0, ctypes.byref(copy)) == 0
+    load_writer().fakegpu_add_mapping(ctypes.addressof(memory), 1)
+    code = load_writer().fakegpu_read_state(ctypes.addressof(memory), 0, ctypes.byref(copy))
+    load_writer().fakegpu_remove_mapping(ctypes.addressof(memory))
 
+    assert code == 0
     assert gpu.sequence == 1
     assert copy.power.energy_mj == 1
 
@@ -175,3 +181,20 @@ def test_numa_node_changes_in_sysfs_too(machine: Machine) -> None:
 
 def test_layout_matches_library() -> None:
     assert compiled_layout(ctypes.CDLL(str(find_library()))) == declared_layout()
+
+
+def test_mapping_that_a_signal_interrupts_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What went wrong later would be printed as a traceback."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    later: list[object] = []
+    monkeypatch.setattr("fakegpu.state.mapping.load_writer", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", later.append)
+
+    with pytest.raises(KeyboardInterrupt):
+        Mapping(mmap.mmap(-1, mmap.PAGESIZE), 1)
+
+    gc.collect()
+    assert later == []

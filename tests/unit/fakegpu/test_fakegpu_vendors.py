@@ -251,6 +251,17 @@ def test_default_folder_that_another_user_made_is_refused(
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", [["up"], ["down"], ["list"], *MADE.values()], ids=" ".join)
+def test_folder_deeper_than_any_recursion_is_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = "/".join(["d"] * 1900)
+    assert main([*command, "--dir", str(tmp_path / deep)]) == main(["files", deep, "--dir", str(tmp_path)]) == 2
+
+    assert capsys.readouterr().err.count("\n") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_exporter_leaves_a_file_that_took_its_sockets_place(tmp_path: Path) -> None:
     write_amd(tmp_path, load_amd_profile("mi210"), 1)
     place = tmp_path / "exporter.sock"

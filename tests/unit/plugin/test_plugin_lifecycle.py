@@ -90,7 +90,7 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
         stopped.append(server)
 
     async def serve() -> None:
-        async with serving(ScriptedPlugin(), kubelet_dir):
+        async with serving(ScriptedPlugin(), kubelet_dir, lambda: None):
             serves.set()
             await asyncio.Event().wait()
 
@@ -223,7 +223,7 @@ async def test_too_long_socket_path_is_refused_before_anything_starts(tmp_path: 
 
 
 async def test_missing_folder_is_refused(kubelet_dir: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="no such file or directory; name the kubelet's folder"):
         await run_plugins(list, kubelet_dir / "x", RestartPolicy.EXIT)
 
 

@@ -28,12 +28,18 @@ from plugin.framework import (
     StartError,
     client,
     run_plugins,
+    server,
 )
+from plugin.framework.restart_policy import ORIGINAL
+from plugin.framework.socket_watch import SocketWatch
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
+from tests.support.grpc_peers import DEVICE_PLUGIN, Answers, Calls, calls
 from tests.support.patience import LIMIT_S
+
+TURNS = 100
+"""Of the event loop: more than a plugin needs to stop and to serve again."""
 
 
 class Seats(DevicePlugin):
@@ -153,6 +159,94 @@ async def test_plugin_whose_own_socket_was_removed_serves_and_registers_again(ku
         assert (kubelet_dir / "seats.sock").exists()
 
 
+@pytest.fixture
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that has ended is lost unless another is open already."""
+    monkeypatch.setattr(server, "_STREAM_GRACE_S", 0.0)
+
+
+async def open_stream(stub: Calls) -> Answers:
+    """A stream of which the first list has come."""
+    stream = stub.ListAndWatch(api.Empty())
+    await stream.read()
+    return stream
+
+
+@pytest.mark.usefixtures("_no_grace")
+async def test_plugin_whose_stream_the_kubelet_has_ended_registers_again(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy()) as plugin:
+        for _ in range(3):
+            await kubelet.registration()
+            async with _stub(kubelet_dir) as stub:
+                await (await open_stream(stub)).cancel()
+                await plugin.sees("begins", "stream ended", "ends")
+        await kubelet.registration()
+
+
+@pytest.mark.usefixtures("_no_grace")
+@pytest.mark.parametrize(
+    ("policy", "streams"),
+    [
+        pytest.param(RestartPolicy(), 2, id="another stream is open"),
+        pytest.param(ORIGINAL, 1, id="as the originals"),
+    ],
+)
+async def test_ended_stream_is_no_reason_to_register_where_it_is_not_missed(
+    kubelet: Any, kubelet_dir: Path, policy: RestartPolicy, streams: int
+) -> None:
+    async with running(kubelet_dir, policy) as plugin:
+        await kubelet.registration()
+        async with _stub(kubelet_dir) as stub:
+            opened = [await open_stream(stub) for _ in range(streams)]
+            await opened[0].cancel()
+            await plugin.sees("begins", "stream ended")
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+        assert (plugin.lives, kubelet.registrations) == (1, 0)
+
+
+@pytest.mark.usefixtures("_no_grace")
+async def test_stream_that_ends_with_its_kubelet_is_followed_by_one_registration(
+    kubelet: Any, kubelet_dir: Path
+) -> None:
+    async with running(kubelet_dir, RestartPolicy()) as plugin:
+        await kubelet.registration()
+        await kubelet.listed("seats.sock")
+        await kubelet.stop()
+        await plugin.sees("begins", "stream ended")
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert plugin.lives == 1
+        await kubelet.start()
+        await kubelet.registration()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        assert await plugin.status() == 0
+        assert kubelet.registrations == 0
+
+
+class UnnamedSeats(Seats):
+    socket_name = ""
+
+
+async def test_plugin_without_a_socket_name_has_one_of_its_own(kubelet: Any, kubelet_dir: Path) -> None:
+    async with (
+        running(kubelet_dir, RestartPolicy(), kind=UnnamedSeats),
+        running(kubelet_dir, RestartPolicy(), kind=UnnamedSeats),
+    ):
+        names = {(await kubelet.registration()).endpoint for _ in range(2)}
+        served = names_in(kubelet_dir)
+
+    assert len(names) == 2
+    assert served == {*names, api.KUBELET_SOCKET_NAME}
+    assert names_in(kubelet_dir) == {api.KUBELET_SOCKET_NAME}
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
 async def test_new_kubelet_is_registered_with_once_although_it_removed_the_own_socket(
     kubelet: Any, kubelet_dir: Path
 ) -> None:
@@ -165,6 +259,25 @@ async def test_new_kubelet_is_registered_with_once_although_it_removed_the_own_s
 
         assert await plugin.status() == 0
         assert kubelet.requests.empty()
+
+
+async def test_own_socket_removed_before_that_of_a_dead_kubelet_is_no_reason_to_start_again(
+    kubelet: Any, kubelet_dir: Path
+) -> None:
+    async with running(kubelet_dir, RestartPolicy(restarts_without_socket=True)) as plugin:
+        await kubelet.registration()
+        await kubelet.stop()
+        with SocketWatch(kubelet_dir) as watch:
+            # A new kubelet removes sockets in any order, and may be interrupted between two.
+            (kubelet_dir / "seats.sock").unlink()
+            await anext(watch.changes())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert kubelet.socket.exists()
+        await kubelet.start()
+        await kubelet.registration()
+
+        assert plugin.lives == 2
 
 
 async def test_failed_start_is_tried_again_as_often_as_allowed_then_a_kubelet_is_waited_for(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from plugin.framework import Device, DeviceID, DeviceList, ResourceName
+from plugin.errors import HostError
+from plugin.framework import Device, DeviceID, DeviceList, ResourceName, server
+from plugin.stub import stub as stub_module
 from plugin.stub.behaviour import Answer, Behaviour, Looks, OnLostStream, Registers, Rpc
 from plugin.stub.stub import Registration, Stub
 from simkubelet.apis import deviceplugin as api
@@ -65,9 +68,11 @@ async def running(stub: Stub) -> AsyncIterator[asyncio.Task[None]]:
 @asynccontextmanager
 async def calls_to(stub: Stub, folder: Path) -> AsyncIterator[Any]:
     await stub.start_server()
-    async with calls(folder / "stub.sock", DEVICE_PLUGIN) as plugin:
-        yield plugin
-    await stub.stop_server()
+    try:
+        async with calls(folder / "stub.sock", DEVICE_PLUGIN) as plugin:
+            yield plugin
+    finally:
+        await stub.stop_server()
 
 
 async def allocate(plugin: Any, *ids: str, timeout_s: float | None = None) -> api.AllocateResponse:
@@ -187,6 +192,140 @@ async def test_stream_that_is_to_be_empty_ends_without_a_list(kubelet_dir: Path)
         assert [response async for response in stream] == []
 
 
+async def test_device_that_is_not_listed_is_refused(kubelet_dir: Path) -> None:
+    stub = Stub(behaviour(), kubelet_dir, Notes())
+    async with calls_to(stub, kubelet_dir) as plugin:
+        with pytest.raises(RpcError, match=r"no device c, d$") as refused:
+            await allocate(plugin, "a", "c", "d")
+
+    assert refused.value.code == Code.UNKNOWN
+
+
+async def test_list_is_sent_again_in_its_interval(kubelet_dir: Path) -> None:
+    stub = Stub(replace(behaviour(), resend_s=0.01), kubelet_dir, Notes())
+    async with calls_to(stub, kubelet_dir) as plugin:
+        stream = plugin.ListAndWatch(api.Empty())
+        first, second, third = [await stream.read() for _ in range(3)]
+
+    assert first == second == third
+
+
+@pytest.mark.parametrize("has_topology", [True, False])
+async def test_device_without_numa_nodes_may_have_an_empty_topology(kubelet_dir: Path, has_topology: bool) -> None:
+    stub = Stub(replace(behaviour(), has_topology=has_topology), kubelet_dir, Notes())
+    async with calls_to(stub, kubelet_dir) as plugin:
+        listed = await plugin.ListAndWatch(api.Empty()).read()
+
+    assert [(device.HasField("topology"), len(device.topology.nodes)) for device in listed.devices] == [
+        (has_topology, 0)
+    ] * 2
+
+
+async def test_socket_may_be_named_by_the_second(
+    kubelet: Any, kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, seconds = Notes(), iter(range(100, 200))
+    monkeypatch.setattr(stub_module.time, "time", lambda: next(seconds))
+    stub = Stub(replace(behaviour(Registers.ALWAYS), socket_name="stub-{second}.sock"), kubelet_dir, notes)
+    async with running(stub):
+        first, _ = await notes.answer()
+        await kubelet.stop()
+        await kubelet.start()
+        second, _ = await notes.answer()
+
+        assert (first.endpoint, second.endpoint) == ("stub-101.sock", "stub-102.sock")
+        assert (kubelet_dir / second.endpoint).is_socket()
+        assert not (kubelet_dir / first.endpoint).exists()
+
+
+async def test_further_resource_is_empty_and_has_a_socket_of_its_own(kubelet: Any, kubelet_dir: Path) -> None:
+    notes, none = Notes(), ResourceName("example.com/none")
+    async with running(Stub(replace(behaviour(Registers.ALWAYS), empties=(none,)), kubelet_dir, notes)):
+        found = {one.resource: one.endpoint for one, _ in [await notes.answer() for _ in range(2)]}
+        empty = await kubelet.first_list(found[none])
+        others = await kubelet.first_list(found[RESOURCE])
+
+    assert (len(empty), len(others)) == (0, 2)
+    assert not (kubelet_dir / found[none]).exists()
+
+
+@pytest.mark.parametrize("registers", [Registers.ONCE, Registers.FOUND])
+async def test_socket_may_be_named_by_its_whole_path(kubelet: Any, kubelet_dir: Path, registers: Registers) -> None:
+    folder, notes = kubelet_dir / "device-plugins", Notes()
+    place = folder if registers is Registers.ONCE else kubelet_dir / "plugins_registry"
+    for one in (folder, kubelet_dir / "plugins_registry"):
+        one.mkdir()
+    (folder / api.KUBELET_SOCKET_NAME).symlink_to(kubelet.socket)
+    stub = Stub(replace(behaviour(registers), names_whole_path=True), folder, notes)
+    async with running(stub):
+        if registers is Registers.ONCE:
+            registration, _ = await notes.answer()
+            named = registration.endpoint
+        else:
+            await until((place / "stub.sock").exists)
+            async with calls(place / "stub.sock", WATCHED_REGISTRATION) as found:
+                named = (await found.GetInfo(pluginregistration.InfoRequest())).endpoint
+
+    assert named == str(place / "stub.sock")
+
+
+async def test_port_that_another_has_ends_the_stub(kubelet: Any, kubelet_dir: Path) -> None:
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(HostError, match=f"cannot listen on TCP port {port}: Address already in use; "):
+            await Stub(replace(behaviour(), port=port), kubelet_dir, Notes()).run()
+
+
+async def test_error_is_logged_before_the_last_line(kubelet_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "plugin"):
+        await Stub(replace(behaviour(), failure="no driver"), kubelet_dir, Notes()).run()
+
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("ERROR", "no driver"),
+        ("INFO", "Shutting down."),
+    ]
+
+
+@pytest.fixture
+def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a refusal nor a lost stream is waited after."""
+    monkeypatch.setattr(server, "_STREAM_GRACE_S", 0.0)
+    monkeypatch.setattr(stub_module, "_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("_in_no_time")
+async def test_registers_until_it_is_connected(kubelet: Any, kubelet_dir: Path) -> None:
+    notes, kubelet.refusal = Notes(), "not now"
+    async with running(Stub(behaviour(Registers.UNTIL_CONNECTED), kubelet_dir, notes)):
+        refused = [error for _, error in [await notes.answer() for _ in range(3)]]
+        kubelet.refusal = None
+        await kubelet_accepts(notes)
+        await kubelet.first_list("stub.sock")
+        await kubelet_accepts(notes)
+
+    assert all("not now" in error for error in refused)
+
+
+async def kubelet_accepts(notes: Notes) -> None:
+    """Wait for a registration that is not refused."""
+    while (await notes.answer())[1]:
+        pass
+
+
+@pytest.mark.usefixtures("_in_no_time")
+async def test_stopped_server_is_no_lost_stream(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    stub = Stub(behaviour(Registers.UNTIL_CONNECTED), kubelet_dir, notes)
+    async with running(stub):
+        await notes.answer()
+        await kubelet.listed("stub.sock")
+        await stub.stop_server()
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    assert kubelet.requests.qsize() == 1
+
+
 async def test_waits_for_the_kubelet_in_the_folder_that_it_watches(
     kubelet: Any, kubelet_dir: Path, tmp_path: Path
 ) -> None:
@@ -202,14 +341,27 @@ async def test_waits_for_the_kubelet_in_the_folder_that_it_watches(
         assert kubelet.requests.qsize() == 2
 
 
-async def test_lost_stream_ends_the_stub_that_is_to_exit(kubelet: Any, kubelet_dir: Path) -> None:
-    exits = replace(behaviour(), on_lost_stream=OnLostStream.EXIT)
+@pytest.mark.parametrize("registers", [Registers.NEVER, Registers.UNTIL_CONNECTED])
+async def test_lost_stream_ends_the_stub_that_is_to_exit(kubelet: Any, kubelet_dir: Path, registers: Registers) -> None:
+    exits = replace(behaviour(registers), on_lost_stream=OnLostStream.EXIT)
     stub = Stub(exits, kubelet_dir, Notes())
     async with running(stub) as run, calls_to(stub, kubelet_dir) as plugin:
         await plugin.ListAndWatch(api.Empty()).read()
         stub.end_streams()
 
         await asyncio.wait_for(run, LIMIT_S)
+
+
+async def test_lost_stream_is_waited_after_before_another_registration(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    stub = Stub(behaviour(Registers.UNTIL_CONNECTED), kubelet_dir, notes)
+    async with running(stub):
+        await notes.answer()
+        await kubelet.first_list("stub.sock")
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    assert kubelet.requests.qsize() == 1
 
 
 async def test_stream_that_the_caller_ends_is_lost(kubelet: Any, kubelet_dir: Path) -> None:

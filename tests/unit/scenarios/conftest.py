@@ -51,6 +51,7 @@ class FakePatience:
     def __init__(self, world: FakeWorld, within_s: float) -> None:
         self._world = world
         self._left_s = within_s
+        self.is_starved = world.is_starved
 
     async def wait(self) -> bool:
         if self._left_s < 1:
@@ -66,8 +67,10 @@ class FakeWorld:
         frames: Sequence[Snapshot],
         capabilities: frozenset[Capability] = frozenset(Capability),
         errors: Mapping[str, BaseException] | None = None,
+        is_starved: bool = False,
     ) -> None:
         self.now_s = 0.0
+        self.is_starved = is_starved
         self.trace = Trace(now=lambda: self.now_s)
         self.capabilities = capabilities
         self.remedies: Mapping[Capability, str] = {}

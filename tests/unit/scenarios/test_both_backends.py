@@ -27,7 +27,7 @@ FAILED = Verdict("one-node", Outcome.INVALID, 1.0, "it failed")
 
 
 def played(verdict: Verdict, backend: BackendName) -> Played:
-    return Played(verdict, (Entry(0, 0.0, StepStarted(0, backend.value)),), backend)
+    return Played(verdict, (Entry(0, 0.0, StepStarted(1, backend.value)),), backend)
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_both_recordings_are_kept_whatever_the_answer(
     recordings = answer.recordings()
     assert list(recordings) == ["sim", "kind"]
     assert {name: entries[0].event for name, entries in recordings.items()} == {
-        name: StepStarted(0, name) for name in ("sim", "kind")
+        name: StepStarted(1, name) for name in ("sim", "kind")
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from scenarios.backends.world import folders
 from scenarios.backends.world.folders import new_folder
 from scenarios.up import running
+from simkubelet._internal import cgroups
 
 
 def left(place: Path, prefix: str = "sk-") -> Path:
@@ -28,6 +30,8 @@ def place(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (place / file).touch()
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(place))
     monkeypatch.setattr(folders, "SHARED_MEMORY", tmp_path / "shm")
+    # Those of this machine are not the test's.
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: ())
     return place
 
 
@@ -107,3 +111,34 @@ def test_folder_of_clusters_that_is_another_users_is_refused(home: Path, place: 
     status, _, err = run_cli("clean")
 
     assert (status, err.count("\n")) == (2, 1)
+
+
+def test_cgroups_of_killed_processes_go_and_those_in_use_stay(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Any
+) -> None:
+    killed, used = tmp_path / "top/job/simkubelet-1-0123abcd", tmp_path / "top/simkubelet-2-4567cdef"
+    for folder in (killed, used):
+        (folder / "1").mkdir(parents=True)
+    hierarchy = cgroups.Hierarchy(2, tmp_path / "top", tmp_path / "top", frozenset({"memory"}))
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: (hierarchy,))
+    lock = cgroups._lock(used)
+
+    assert run_cli("clean", "--dry-run") == (0, f"would remove {killed}\n", "")
+    assert run_cli("clean") == (0, f"removed {killed}\n", "")
+    assert (killed.exists(), (used / "1").exists()) == (False, True)
+    os.close(lock)
+
+
+def test_cgroup_that_stays_is_an_error(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Any
+) -> None:
+    killed = tmp_path / "top/simkubelet-1-0123abcd"
+    (killed / "1").mkdir(parents=True)
+    (killed / "1/a file").touch()
+    hierarchy = cgroups.Hierarchy(2, tmp_path / "top", tmp_path / "top", frozenset({"memory"}))
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: (hierarchy,))
+
+    status, out, err = run_cli("clean")
+
+    assert (status, out) == (3, "")
+    assert err == f"error: {killed}: cannot be removed, a process in it does not end; end it\n"

@@ -53,7 +53,7 @@ class World:
     def end_of_story(self) -> None:
         from scenarios.trace.events import ExpectationMet
 
-        self.trace.append(ExpectationMet(0))
+        self.trace.append(ExpectationMet(1))
 
 
 async def compared(simulated: World, real: World) -> Any:

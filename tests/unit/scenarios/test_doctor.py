@@ -6,12 +6,14 @@ import json
 import os
 import resource
 import shutil
+import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
 from scenarios import doctor
+from scenarios.backends.world import folders
 from scenarios.doctor import Check, Found, State, document, examine, lines
 from simkubelet.model.errors import HostError
 
@@ -125,6 +127,16 @@ def test_refused_namespaces_name_the_setting(
     assert doctor._node_view() == Found(State.MISSING, "no namespaces", f"sudo {fix}" if fix else "")
 
 
+def test_containers_that_share_with_the_machine_are_limited(
+    programs: Callable[..., None], sysctl: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs("bwrap")
+    sysctl("user/max_user_namespaces", 0)
+    monkeypatch.setattr("simkubelet.runtime.check_containers", lambda: "they share all", raising=False)
+
+    assert doctor._containers() == Found(State.LIMITED, "they share all", "sudo sysctl user.max_user_namespaces=15000")
+
+
 def test_long_temporary_folder_is_no_place_for_sockets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 90)
     folder.mkdir()
@@ -134,6 +146,24 @@ def test_long_temporary_folder_is_no_place_for_sockets(monkeypatch: pytest.Monke
 
     assert (found.state, found.fix) == (State.MISSING, "export TMPDIR=/tmp")
     assert not list(folder.iterdir())
+
+
+def test_link_does_not_make_a_temporary_folder_shorter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder, link = tmp_path / ("x" * 90), tmp_path / "x"
+    folder.mkdir()
+    link.symlink_to(folder)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(link))
+
+    assert doctor._temporary_folder().state is State.MISSING
+
+
+def test_memory_with_room_is_where_nodes_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
+    monkeypatch.setattr(folders, "SHARED_MEMORY", place)
+    monkeypatch.setattr(folders, "default_place", lambda: place)
+
+    assert doctor._temporary_folder() == Found(State.OK, f"{place}, in memory")
+    place.rmdir()
 
 
 def test_temporary_folder_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.backends.world.logs import exit_message
+from scenarios.backends.world.logs import exit_message, last_lines
 
 REGISTERS = "rax    0x0\nrip    0x48b760\ncs     0x33\nfs     0x0\ngs     0x0\n"
 NIL = """panic: runtime error: invalid memory address or nil pointer dereference
@@ -48,6 +48,32 @@ PYTHON = """Traceback (most recent call last):
   File "/plugin.py", line 3, in <module>
     start()
 FileNotFoundError: no devices
+"""
+GRPC = """Traceback (most recent call last):
+  File "/plugin.py", line 36, in <module>
+    register(request)
+grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:
+\tstatus = StatusCode.UNKNOWN
+\tdetails = "no such version"
+\tdebug_error_string = "UNKNOWN:Error received from peer {grpc_message:"no such version", grpc_status:2}"
+>
+"""
+WATCH = """registered
+ERROR:grpc._server:Exception iterating responses: Protocol message Device has no "id" field.
+Traceback (most recent call last):
+  File "/grpc/_server.py", line 589, in _take_response_from_response_iterator
+    return next(response_iterator), True
+ValueError: Protocol message Device has no "id" field.
+good-bye
+"""
+NVIDIA = """I1130 06:50:21.471617       1 main.go:235] "Starting NVIDIA Device Plugin" version="v0.19.0" error=""
+E1130 06:50:21.471617       1 factory.go:116] Incompatible strategy detected auto
+E1130 06:50:21.471617       1 factory.go:117] If this is a GPU node, did you configure the NVIDIA Container Toolkit?
+I1130 06:50:21.471617       1 main.go:375] No devices found. Waiting indefinitely.
+"""
+STUB = """{"ready": true}
+{"registered": "example.com/gpu", "endpoint": "stub.sock", "error": ""}
+{"called": "Allocate", "devices": ["gpu-0"]}
 """
 NODE = """Error: no devices
     at Object.<anonymous> (/plugin.js:3:7)
@@ -106,6 +132,29 @@ def test_crash_of_a_go_program_is_its_cause(tmp_path: Path, crash: str, cause: s
             id="c++",
         ),
         pytest.param(PYTHON, "FileNotFoundError: no devices", id="python"),
+        pytest.param(
+            GRPC, "grpc._channel._InactiveRpcError: <_InactiveRpcError StatusCode.UNKNOWN: no such version", id="grpcio"
+        ),
+        pytest.param(
+            WATCH,
+            'ERROR:grpc._server:Exception iterating responses: Protocol message Device has no "id" field. … good-bye',
+            id="grpcio-server",
+        ),
+        pytest.param(
+            f"error: no version\n{PYTHON}",
+            "error: no version … FileNotFoundError: no devices",
+            id="error-and-exception",
+        ),
+        pytest.param(
+            NVIDIA,
+            "E1130 06:50:21.471617       1 factory.go:116] Incompatible strategy detected auto … "
+            "I1130 06:50:21.471617       1 main.go:375] No devices found. Waiting indefinitely.",
+            id="nvidia",
+        ),
+        pytest.param(STUB, STUB.splitlines()[-1], id="no-error"),
+        pytest.param(
+            'level=info msg="up"\nlevel=fatal msg="no driver"\nbye\n', 'level=fatal msg="no driver" … bye', id="logrus"
+        ),
         pytest.param(NODE, "Error: no devices", id="node.js"),
         pytest.param("Segmentation fault (core dumped)\nexit status 139\n", "Segmentation fault (core dumped)", id="c"),
         pytest.param("  loading\n\nno devices\n\n", "no devices", id="last-line"),
@@ -135,6 +184,21 @@ def test_crash_of_an_earlier_process_in_the_same_log_is_not_the_cause(tmp_path: 
 def test_huge_log_and_a_huge_line_give_one_short_line(tmp_path: Path) -> None:
     assert words(tmp_path, "I am well\n" * 2_000_000 + "no devices\n") == "no devices"
     assert words(tmp_path, "x" * 5_000_000) == "x" * 1000 + "…"
+
+
+@pytest.mark.parametrize("size", [1, 5_000_000])
+def test_first_error_is_quoted_wherever_it_is(tmp_path: Path, size: int) -> None:
+    text = "starting\nno driver: fatal\n" + "I am well\n" * size + "error: later\ngoodbye\n"
+
+    assert words(tmp_path, text) == "no driver: fatal … goodbye"
+
+
+def test_last_lines_have_the_first_error_before_them(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("starting\nerror: no driver\n" + "".join(f"{number}\n" for number in range(8)))
+
+    assert last_lines(log) == ("error: no driver", "…", *map(str, range(8)))
+    assert last_lines(log, 9) == ("error: no driver", *map(str, range(8)))
 
 
 def test_log_that_is_not_there_has_no_words(tmp_path: Path) -> None:

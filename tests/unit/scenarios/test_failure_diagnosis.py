@@ -13,6 +13,7 @@ from simkubelet.model.events import (
     KubeletCrashed,
     KubeletStarted,
     KubeletStopped,
+    PluginDisconnected,
     PluginRegistered,
     RegistrationRefused,
 )
@@ -21,6 +22,7 @@ NODE, GPU = "node-1", "example.com/gpu"
 STARTED, STOPPED = KubeletStarted(NODE, "v1.34.4"), KubeletStopped(NODE)
 REGISTERED = PluginRegistered(NODE, GPU, "gpu.sock")
 REFUSED = RegistrationRefused(NODE, GPU, "gpu.sock", "no such version")
+LOST = PluginDisconnected(NODE, GPU, "EOF")
 WARNING = EventRecorded("trainer", "Warning", "FailedScheduling", "0/1 nodes are available", "scheduler")
 
 
@@ -39,6 +41,7 @@ def found(*events: Event, state: PluginState = PluginState.RUNNING, registration
         pytest.param((STARTED, KubeletCrashed(NODE, "panic: x")), "crashed at 2.000 s: panic: x", id="kubelet crashed"),
         pytest.param((STARTED, REFUSED), "registration of 'example.com/gpu': no such version", id="refused"),
         pytest.param((STARTED, REGISTERED, STOPPED, STARTED), "has registered 'example.com/gpu' again", id="k"),
+        pytest.param((STARTED, REGISTERED, LOST), "ended at 2.000 s, and it has not registered again: EOF", id="lost"),
         pytest.param((STARTED, WARNING), "pod 'trainer' is FailedScheduling: 0/1 nodes are available", id="warning"),
     ],
 )
@@ -53,6 +56,9 @@ def test_usual_mistake_is_named(events: tuple[Event, ...], words: str) -> None:
     [
         pytest.param((STARTED, REGISTERED), id="registered"),
         pytest.param((STARTED, REFUSED, REGISTERED), id="accepted later"),
+        pytest.param((STARTED, REGISTERED, LOST, REGISTERED), id="another stream"),
+        pytest.param((STARTED, REGISTERED, PluginDisconnected(NODE, GPU)), id="ended by the kubelet"),
+        pytest.param((STARTED, REGISTERED, LOST, STOPPED, STARTED, REGISTERED), id="another kubelet"),
         pytest.param((STARTED, REGISTERED, STOPPED, STARTED, REGISTERED), id="registered again"),
         pytest.param((STARTED, EventRecorded("other", "Warning", "x", "y", "z")), id="another pod"),
         pytest.param((STARTED, EventRecorded("trainer", "Normal", "x", "y", "z")), id="no warning"),
@@ -72,7 +78,7 @@ def test_plugin_that_has_ended_is_named(status: int, how: str, state: PluginStat
     exited = PluginExited("mine", NODE, status, "no GPU")
 
     (diagnosis,) = found(exited, state=state)
-    assert diagnosis == f"plugin 'mine' {how} at 2.000 s and does not run now, its last line: no GPU"
+    assert diagnosis == f"plugin 'mine' {how} at 2.000 s and does not run now; its log says: no GPU"
     assert found(exited, state=PluginState.STOPPED) == ()
 
 

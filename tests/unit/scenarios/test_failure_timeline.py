@@ -25,7 +25,7 @@ def status(allocatable: int | None, capacity: int = 8, cpu: int = 4000) -> NodeS
 
 
 def test_steps_and_what_concerns_the_subject_come_first() -> None:
-    shown = timeline(trace_of(MINE, StepStarted(0, "a"), *[OTHER] * 20), "mine", 5)
+    shown = timeline(trace_of(MINE, StepStarted(1, "a"), *[OTHER] * 20), "mine", 5)
 
     assert [entry.seq for entry in shown] == [0, 1, 19, 20, 21]
 

@@ -17,7 +17,7 @@ CORES = len(os.sched_getaffinity(0))
         pytest.param(1, 10.0, id="an idle machine"),
         pytest.param(CORES, 10.0, id="a core for everyone"),
         pytest.param(4 * CORES, 2.5, id="a quarter of a core each"),
-        pytest.param(1000 * CORES, 1.0, id="never slower than a tenth"),
+        pytest.param(1000 * CORES, 0.5, id="never slower than a twentieth"),
     ],
 )
 def test_time_passes_as_fast_as_there_are_cores(wanting: int, expected_s: float) -> None:
@@ -40,7 +40,7 @@ def test_each_stretch_counts_by_its_own_load() -> None:
         pytest.param(3, 1, 3, id="an idle machine"),
         pytest.param(3, 2, 6, id="half a core"),
         pytest.param(3, 25, 10, id="a busy machine, short wait"),
-        pytest.param(0.5, 25, 5, id="a busy machine, a moment"),
+        pytest.param(0.4, 25, 8, id="a busy machine, a moment"),
         pytest.param(60, 25, 180, id="a busy machine, long wait"),
     ],
 )
@@ -53,6 +53,16 @@ def test_wait_ends_after_three_times_its_length_or_ten_seconds(
         now_s += 0.25
 
     assert now_s == expected_s
+
+
+@pytest.mark.parametrize(("cores_wanted", "expected"), [(1, False), (11, False), (13, True)])
+def test_wait_is_starved_where_it_ended_before_a_quarter_of_its_time(cores_wanted: int, expected: bool) -> None:
+    now_s = 0.0
+    watch = FairTime(60, lambda: now_s, lambda: cores_wanted * CORES)
+    while watch.left() > 1e-6:
+        now_s += 0.25
+
+    assert watch.is_starved() is expected
 
 
 def test_machine_tells_how_many_want_to_run() -> None:

@@ -38,7 +38,7 @@ def state(trace: Trace) -> ClusterState:
 
 
 def pod(name: str = "trainer", node: str | None = "dev-control-plane", **status: Any) -> dict[str, Any]:
-    spec = {"containers": [{"name": "main"}], **({"nodeName": node} if node else {})}
+    spec = {"containers": [{"name": "main", "image": "x"}], **({"nodeName": node} if node else {})}
     return {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": spec, "status": status}
 
 
@@ -305,7 +305,7 @@ def test_a_claims_cdi_devices_come_before_those_of_plugins(state: ClusterState) 
     claimed["metadata"]["namespace"] = "default"
     claimed["spec"] |= {
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
-        "containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}, {"name": "other"}],
+        "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}, {"name": "other"}],
     }
     claimed["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "trainer-gpu-x"}]
     response = api.ContainerAllocateResponse(cdi_devices=[api.CDIDevice(name="plugin.com/gpu=1")])

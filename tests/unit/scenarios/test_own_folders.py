@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from scenarios.backends.world.folders import (
     own_folder,
 )
 from simkubelet.model.errors import HostError, InputError
+from tests.support.decoy import make_deep_folder
 
 
 def tree(place: Path) -> list[str]:
@@ -57,7 +59,12 @@ def test_relative_folder_is_named_from_the_root(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("place", "why"), [pytest.param("file", "File exists", id="file"), ("file/below", "Not a directory")]
+    ("place", "why"),
+    [
+        pytest.param("file", "File exists", id="file"),
+        pytest.param("file/below", "Not a directory", id="below a file"),
+        pytest.param("/".join("a" * 1800), "too many names", id="deep"),
+    ],
 )
 def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, place: str, why: str) -> None:
     (tmp_path / "file").touch()
@@ -66,15 +73,34 @@ def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, pla
         new_folder(tmp_path / place)
 
 
-def test_folder_deeper_than_any_recursion_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["open", "write"])
+def test_folder_that_cannot_be_marked_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folders.os, name, refuse)
+        with pytest.raises(InputError, match="Permission denied"):
+            new_folder(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [new_folder, lambda place: claim_folder(place / "one")], ids=["new", "claimed"])
+def test_machine_without_proc_is_refused_before_a_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]
+) -> None:
+    monkeypatch.setattr(folders, "_DESCRIPTORS", tmp_path / "missing")
+
+    with pytest.raises(HostError, match=r"^/proc is not mounted here; mount it with "):
+        make(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_of_more_levels_than_a_living_program_is_waited_for_is_removed(tmp_path: Path) -> None:
     world = new_folder(tmp_path)
-    here = os.open(world.path, os.O_RDONLY)
-    for _ in range(2000):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(here)
+    make_deep_folder(world.path / "deep", levels=66_000)
 
     world.remove()
 
@@ -236,6 +262,55 @@ def test_new_folder_leaves_the_newest_ten_of_those_that_nobody_uses(
     assert {path.name for path in tmp_path.iterdir()} == {used.path.name, made.path.name, *newest}
 
 
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the memory of a machine on which nobody has chosen a place for temporary files."""
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    monkeypatch.setattr(folders, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(folders, "ROOM_BYTES", 1)
+    return tmp_path
+
+
+def test_folders_are_made_in_memory_where_it_has_room(memory: Path) -> None:
+    made = new_folder(None)
+
+    assert made.path.parent == memory
+    made.remove()
+
+
+def test_without_room_in_memory_folders_are_made_on_the_disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "ROOM_BYTES", 1 << 60)
+
+    assert folders.default_place() == Path("/tmp")
+
+
+def test_without_memory_that_holds_files_folders_are_made_on_the_disk(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "SHARED_MEMORY", memory / "missing")
+
+    assert folders.default_place() == Path("/tmp")
+
+
+@pytest.mark.parametrize("flag", [os.ST_NOEXEC, os.ST_RDONLY], ids=["noexec", "read-only"])
+def test_memory_where_no_program_runs_or_nothing_is_written_is_left_alone(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, flag: int
+) -> None:
+    found = os.statvfs_result((4096, 4096, 1 << 20, 1 << 20, 1 << 20, 1000, 1000, 1000, flag, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+    assert folders.default_place() == Path("/tmp")
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP", "TMP"])
+def test_place_of_the_environment_comes_before_memory(memory: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "/tmp")
+
+    assert folders.default_place() == Path("/tmp")
+
+
 def test_place_of_the_user_keeps_all_that_is_left(tmp_path: Path) -> None:
     for number in range(15):
         left(tmp_path, f"sk-left{number:04}")
@@ -257,3 +332,30 @@ def test_logs_that_were_kept_stay_locked_until_the_process_ends(
     assert list(left_folders(tmp_path)) == []
     made.release()
     assert [folder.path for folder in left_folders(tmp_path)] == [made.path]
+
+
+@pytest.mark.parametrize(
+    ("is_gone", "said"),
+    [
+        pytest.param(True, "the working directory is gone; change to another one", id="working directory"),
+        pytest.param(False, "no folder; set TMPDIR to a folder that you can write", id="temporary folder"),
+    ],
+)
+def test_no_place_for_folders_is_one_line_and_2(
+    is_gone: bool,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_cli: Callable[..., tuple[int, str, str]],
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(errno.ENOENT, "no folder")
+
+    monkeypatch.setattr("tempfile.gettempdir", refuse)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    if is_gone:
+        monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run_cli("run", "kubelet-restart", *(["--dir", "d"] if is_gone else [])) == (2, "", f"error: {said}\n")

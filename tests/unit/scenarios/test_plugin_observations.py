@@ -99,7 +99,7 @@ def test_devices_are_compared_by_their_ids(events: list[Event], are_same: bool) 
         ),
         pytest.param({"cpu": "1s"}, [measured(5), measured(5, cpu_s=1.5)], [], id="CPU time within"),
         pytest.param({"cpu": "1s"}, [measured(5), measured(5, cpu_s=2.0)], ["at most 1s more; 1.50s more"], id="CPU"),
-        pytest.param({"threads": 1}, [measured(5)], ["a plugin that was measured twice; measured 1 times"], id="once"),
+        pytest.param({"threads": 1}, [measured(5)], ["a plugin that was measured twice; measured 1 time"], id="once"),
     ],
 )
 def test_growth_is_since_the_first_measurement(

@@ -333,7 +333,7 @@ def test_mistakes_are_reported(tmp_path: Path, step: dict[str, Any], complaint: 
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "main"}]},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
     }
     story = tmp_path / "s.yaml"
     story.write_text(json.dumps({"name": "s", "description": "d", "steps": [{"apply": manifest}, step]}))
@@ -385,7 +385,7 @@ def test_apply_takes_annotations_word_for_word() -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "annotations": {"a/b": "c"}},
-        "spec": {"containers": [{"name": "main"}]},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
     }
 
     assert Apply.model_validate(manifest).manifest == manifest

@@ -47,6 +47,24 @@ def test_each_story_has_a_line_as_it_ends_in_one_layout() -> None:
     ]
 
 
+@pytest.mark.parametrize("columns", [80, 120, 20])
+def test_reason_of_a_failure_is_as_long_as_the_line(columns: int) -> None:
+    reason = "expect pod trainer: phase: expected Running; actual Failed; the latest warning " + "is this one " * 20
+    failed, skipped = replace(FAILED, reason=reason), replace(FAR, reason=reason)
+    out = io.StringIO()
+    screen = Screen(SUMMARIES, 2, terminal=Console(file=out, width=columns))
+
+    screen.ended(failed)
+    screen.ended(skipped)
+    screen.summarize([failed, skipped], 1.0)
+
+    short, whole, *rest = out.getvalue().splitlines()
+    assert len(short) == max(columns, len("1/2 FAILED  a-failing-one    1.50 s  ") + 24)
+    assert short.endswith("…")
+    assert whole.endswith(reason.strip())
+    assert f"  {reason.strip()}" in rest
+
+
 def test_failures_and_totals_follow_in_the_order_of_the_run() -> None:
     assert lines(played=(FINE, FAILED, FAR, FAR, LATER)) == [
         "",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim.changes import change_runtime
+from scenarios.backends.sim.changes import change_runtime, story_pauses
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
@@ -24,8 +25,10 @@ from scenarios.story.verbs.node_action import PauseRuntime, RefuseCri, ResumeRun
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
+from simkubelet.model.events import DevicesListed
 from simkubelet.runtime.cri import Cri
 from simkubelet.runtime.cri_call import CriCall
+from tests.support.patience import LIMIT_S
 from tests.support.stories import SOCKETS, change
 
 
@@ -144,7 +147,28 @@ def test_node_that_is_closed_holds_no_file_of_its_machine(tmp_path: Path) -> Non
     node = SimNode(NodeSpec.model_validate(spec), tmp_path)
     node.create()
 
-    node.close()
+    asyncio.run(node.close())
 
     opened = {os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()}
     assert [path for path in opened if path.startswith(str(tmp_path))] == []
+
+
+async def test_kubelet_takes_no_pods_before_quick_plugins_are_back(trace: Trace) -> None:
+    listed = DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ())
+    trace.append(listed)
+    pauses = story_pauses("node-1", trace)
+    # Longer than the quiet that ends a step.
+    asyncio.get_running_loop().call_later(0.2, trace.append, listed)
+
+    await pauses.last()
+
+    assert kinds(trace) == [DevicesListed.kind] * 2
+
+
+async def test_kubelet_waits_for_no_plugin_that_does_not_come_back(trace: Trace) -> None:
+    trace.append(DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()))
+    pauses = story_pauses("node-1", trace)
+
+    async with asyncio.timeout(LIMIT_S):
+        await pauses.before_next()
+        await pauses.last()

@@ -179,3 +179,34 @@ def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pyt
 
     assert status == 3
     assert got == [(("nvidia", "--help", "--", "-x"), "simkubelet plugin")]
+
+
+@pytest.mark.parametrize(("options", "status"), [([], 0), (["--no-skips"], 1)])
+def test_no_skips_fails_a_run_and_lists_what_it_skipped(
+    options: list[str], status: int, run_cli: Any, write_story: Any
+) -> None:
+    path = write_story("kubernetes: '>=1.35'\nnodes: [{name: node-1}]\nsteps: [advance: 1s]\n")
+
+    ended, out, _ = run_cli("run", path, "--kubelet-version", "1.34", "-q", *options)
+
+    assert ended == status
+    assert ("--no-skips forbids the 1 skipped story:\n  " in out) == bool(options)
+    assert ("it is about Kubernetes >=1.35, not 1.34" in out) == bool(options)
+
+
+def test_stories_are_listed_for_programs(run_cli: Any) -> None:
+    status, out, _ = run_cli("list", "--tag", "mig", "-o", "json")
+
+    listed = {one["name"]: one for one in json.loads(out)}
+    assert status == 0
+    assert all("mig" in one["tags"] and Path(one["file"]).is_file() and one["summary"] for one in listed.values())
+    assert [line.split()[0] for line in run_cli("list", "--tag", "mig")[1].splitlines()] == list(listed)
+
+
+def test_bugs_are_listed_for_programs(run_cli: Any) -> None:
+    status, out, _ = run_cli("bugs", "--search", "124716", "-o", "json")
+
+    (bug,) = json.loads(out)
+    assert status == 0
+    assert bug.keys() == {"id", "links", "component", "affected", "fixed", "story", "title", "description"}
+    assert json.loads(run_cli("bugs", "--search", "no such text", "-o", "json")[1]) == []

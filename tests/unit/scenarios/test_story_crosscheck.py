@@ -10,12 +10,26 @@ import pytest
 from scenarios.story.crosscheck import Known
 from tests.support.stories import expect_problems
 
-POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: x}]}}"
 OK = "expect: {node: node-1, capacity: {r: 1}}"
 GPUS = "nodes: [{name: node-1, gpus: {profile: t4, count: 2}}]"
 OVER_THE_API = "plugins: [{name: driver, command: [driver], api: true}]"
 
 DANGLING = [
+    pytest.param(
+        "steps:\n- apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu}], "
+        "containers: [{name: c, image: x, resources: {claims: [{name: gpuu}]}}], dnsPolicy: None}}",
+        [
+            "4:65: steps[0].apply.spec: spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is "
+            "None",
+            "4:83: steps[0].apply.spec.resourceClaims[0]: Invalid value: "
+            '{"Name":"gpu","ResourceClaimName":null,"ResourceClaimTemplateName":null}: '
+            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            '4:151: steps[0].apply.spec.containers[0].resources.claims[0]: Not found: "gpuu": '
+            "must be one of the names in pod.spec.resourceClaims: gpu",
+        ],
+        id="what the API server refuses",
+    ),
     pytest.param(
         "plugins: [{name: a, builtin: gopher}]\nsteps:\n- stopPlugin: {plugin: b}\n- endStream: {plugin: a}\n"
         "- rebootNode: {plugins: [a, c], pods: [q]}\n- expect: {plugin: a, calls: {Allocate: 1}}",
@@ -103,7 +117,7 @@ DANGLING = [
     ),
     pytest.param(
         "nodes: [{name: a}, {name: b}]\nsteps:\n- removeStaticPod: {pod: q, node: a}\n- addStaticPod:\n"
-        "    manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: c}]}}\n"
+        "    manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: c, image: x}]}}\n"
         "- pausePlugin: {plugin: p, node: a}\n- expect: {pod: q, phase: Running}",
         [
             "5:26: steps[0].removeStaticPod.pod: no step before this one adds a static pod 'q' to the node",

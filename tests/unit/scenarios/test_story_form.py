@@ -11,7 +11,7 @@ from scenarios.story.crosscheck import Known
 from scenarios.story.part import is_condition, parse_duration
 from tests.support.stories import expect_problems
 
-POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: x}]}}"
 OK = "expect: {node: node-1, capacity: {r: 1}}"
 
 # Text after the name and description (lines 1 and 2), and all problems without the file's name.

@@ -19,7 +19,7 @@ from tests.support.obeyed import ANY_TEXT, is_harmless
 @pytest.fixture
 def failed() -> Verdict:
     trace = Trace(now=lambda: 0.0, real=lambda: 0.0)
-    trace.append(StepStarted(4, "GPU falls off"))
+    trace.append(StepStarted(5, "GPU falls off"))
     trace.append(FaultInjected("node-1", "GPU-1", 79))
     mismatch = Mismatch(("expect", "allocatable", "nvidia.com/gpu"), "7", "8")
     failure = Failure(

@@ -18,7 +18,9 @@ from simkubelet.model.errors import HostError, InputError, PluginError
 Read = Callable[[str], Document]
 
 EXPECT_8 = "- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 3s}\n"
-APPLY = "- apply: {apiVersion: v1, kind: Pod, metadata: {name: trainer}, spec: {containers: [{name: main}]}}\n"
+APPLY = (
+    "- apply: {apiVersion: v1, kind: Pod, metadata: {name: trainer}, spec: {containers: [{name: main, image: x}]}}\n"
+)
 
 
 async def test_story_whose_expectations_come_true_is_valid(read_story: Read, world: Any, frames: Any) -> None:
@@ -120,6 +122,20 @@ async def test_world_of_a_failed_story_can_be_looked_at_before_it_is_left(
 
     assert looks == [(False, "it cannot be")]
     assert [entry.event.title for entry in failed.failure.events] == ["advance"]
+
+
+async def test_expectation_that_a_busy_machine_left_no_time_for_says_nothing(
+    read_story: Read, world: Any, frames: Any
+) -> None:
+    document = read_story(f"steps:\n{EXPECT_8}")
+
+    verdict = await play(document, world([frames.frame(node=frames.node(5))], is_starved=True))
+
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.reason == (
+        "expect node node-1: capacity[nvidia.com/gpu]: expected 8; actual 5; the machine was too busy meanwhile to say "
+        "why: play fewer stories at a time, with -n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_forgotten_entries_leave_positions_as_they_were() -> None:
     for index in range(3):
         trace.append(StepStarted(index, "a step"))
     trace.forget()
-    trace.append(StepStarted(3, "a step"))
+    trace.append(StepStarted(4, "a step"))
 
     (kept,) = trace
     assert (len(trace), kept.seq, trace[3], trace[-1]) == (4, 3, kept, kept)
@@ -63,14 +63,14 @@ async def test_waiter_wakes_when_an_event_is_recorded() -> None:
     await asyncio.sleep(0)
     assert not waiter.done()
 
-    trace.append(StepStarted(0, "a step"))
+    trace.append(StepStarted(1, "a step"))
 
     await asyncio.wait_for(waiter, LIMIT_S)
 
 
 async def test_wait_for_what_has_happened_returns_at_once() -> None:
     trace = Trace()
-    trace.append(StepStarted(0, "a step"))
+    trace.append(StepStarted(1, "a step"))
 
     await asyncio.wait_for(trace.longer_than(0), LIMIT_S)
 
@@ -116,7 +116,7 @@ def test_entry_has_node_time_and_real_time() -> None:
     trace = Trace(now=lambda: node_s, real=lambda: real_s)
 
     node_s, real_s = 340.0, 7.25
-    trace.append(StepStarted(0, "five minutes later"))
+    trace.append(StepStarted(1, "five minutes later"))
 
     assert (trace[0].time_s, trace[0].real_s) == (300.0, 0.25)
 

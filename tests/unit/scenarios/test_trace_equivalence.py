@@ -57,11 +57,11 @@ def trace(*events: Event) -> list[Entry]:
 
 
 def step(number: int) -> StepStarted:
-    return StepStarted(number, "")
+    return StepStarted(number + 1, "")
 
 
 def met(number: int) -> ExpectationMet:
-    return ExpectationMet(number)
+    return ExpectationMet(number + 1)
 
 
 def given_devices(pod: str, *devices: str, node: str = "node-1", container: str = "main") -> DevicesAllocated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
@@ -70,7 +71,7 @@ def test_struct_becomes_a_ctypes_structure(generated: ModuleType) -> None:
     assert [name for name, _ in fans._fields_] == ["count", "curve", "label"]
     assert [getattr(fans, name).offset for name, _ in fans._fields_] == [0, 4, 36]
     assert fans._fields_[1][1] is ctypes.c_int32 * 4 * 2
-    assert fans.__doc__ == "``fg_fans``: Fans.\n\n    They turn: see FANS_MAX.\n    "
+    assert inspect.getdoc(fans) == "``fg_fans``: Fans.\n\nThey turn: see FANS_MAX."
 
 
 def test_constants_have_the_values_of_c(generated: ModuleType) -> None:

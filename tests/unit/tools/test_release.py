@@ -15,6 +15,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from fakegpu.state.library import find_library
+from simkubelet._internal.native import find_supervisor
 from tools.build import release, sbom
 from tools.build.release import TARGETS, Target, WheelError, check, compiler_script
 
@@ -70,6 +71,16 @@ def test_library_of_another_processor_is_refused(wheel: Path) -> None:
 
     with pytest.raises(WheelError, match=rf"a\.whl: fakegpu/lib/libnvidia-ml.so.1: it is for EM_\w+, not {other}"):
         check(wheel, next(one for one in TARGETS.values() if one.machine == other))
+
+
+def test_program_of_another_processor_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(find_supervisor(), "simkubelet/lib/simkubelet-view")
+    (other,) = {one.machine for one in TARGETS.values()} - {target("manylinux").machine}
+
+    with pytest.raises(WheelError, match=rf"a\.whl: simkubelet/lib/simkubelet-view: it is for EM_\w+, not {other}"):
+        check(path, next(one for one in TARGETS.values() if one.machine == other))
 
 
 def test_library_with_another_c_library_is_refused(wheel: Path) -> None:

@@ -41,6 +41,7 @@ _ZEROS: Final[Mapping[str, Any]] = {"string": "", "boolean": False, "integer": 0
 _DATE: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
+_INT32: Final[Schema] = {"type": "integer", "format": "int32"}
 _NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -66,9 +67,9 @@ class _Place:
     def entry(self, key: str) -> _Place:
         return _Place(self.struct, f"{self.path}.{key}", self.go_path)
 
-    def mismatch(self, value: Any, schema: Schema) -> TypeError:
+    def mismatch(self, value: Any, schema: Schema, shown: str = "") -> TypeError:
         field = f"struct field {self.struct}{self.go_path}" if self.go_path else "value"
-        return TypeError(f"{go_name(value)} into Go {field} of type {_go_type(schema)}")
+        return TypeError(f"{shown or go_name(value)} into Go {field} of type {_go_type(schema)}")
 
 
 def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> Any:
@@ -150,11 +151,15 @@ def _accepted(value: Any, schema: Schema, place: _Place) -> Any:
         if "format" not in plain:
             return _quantity(value)
         if not any(_fits(value, option["type"]) for option in plain["oneOf"]):
-            raise place.mismatch(value, {"type": "integer", "format": "int32"})
+            raise place.mismatch(value, _INT32)
+        if isinstance(value, int) and not _is_in_range(value, "int32"):
+            raise place.mismatch(value, _INT32, f"number {value}")
         return value
     wanted = plain.get("type")
     if wanted is not None and not _fits(value, wanted):
         raise place.mismatch(value, schema)
+    if wanted == "integer" and not _is_in_range(value, plain.get("format", "int64")):
+        raise place.mismatch(value, schema, f"number {value}")
     if plain.get("format") == "date-time":
         check_date(value)
     if plain.get("format") == "byte":
@@ -187,13 +192,20 @@ def _read_inside(value: Any, schema: Schema, place: _Place, faults: list[str]) -
     return _zero(resolved(schema)) if value is None else _read(value, schema, place, faults)
 
 
+_MEANT_EMPTY: Final = ("resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses")
+"""Lists that the API server tells from missing ones, which it fills in."""
+
+
 def completed(obj: JSON, schema: Schema) -> JSON:
-    """An object with the texts, numbers and flags that Go always writes, without lists and maps that it leaves out."""
+    """An object with the texts, numbers and flags that Go always writes, without lists and maps that it leaves out.
+
+    Lists that mean something when they are empty stay; the strategies leave them out.
+    """
     found = {name: _inside(value, child(schema, name)) for name, value in obj.items()}
     required = schema.get("required", ())
     for name, value in obj.items():
         is_list_or_map = value == [] or (value == {} and "additionalProperties" in (child(schema, name) or {}))
-        if is_list_or_map and "properties" in schema and name not in required:
+        if is_list_or_map and "properties" in schema and name not in (*required, *_MEANT_EMPTY):
             del found[name]
     for name in required:
         type_ = resolved(schema["properties"][name]).get("type")
@@ -262,6 +274,11 @@ def _fits(value: Any, wanted: str) -> bool:
             return isinstance(value, int) and not isinstance(value, bool)
         case _:
             return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_in_range(value: int, format_: str) -> bool:
+    limit: int = 2 ** (int(format_.removeprefix("int")) - 1)
+    return -limit <= value < limit
 
 
 def _go_type(schema: Schema) -> str:

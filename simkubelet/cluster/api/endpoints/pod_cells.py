@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...objects.objects import JSON
+from ...objects.pod_json import has_ended
 
 __all__ = ["pod_cells", "row_conditions"]
 
@@ -66,7 +67,7 @@ def pod_cells(pod: JSON, age: Callable[[str | None], str]) -> list[Any]:
     if metadata.get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             reason = "Unknown"
-        elif status.get("phase") not in ("Succeeded", "Failed"):
+        elif not has_ended(pod):
             reason = "Terminating"
     total = len(spec.get("containers") or ()) + len(sidecars)
     restarts = str(counts.restarts)

@@ -20,7 +20,7 @@ from ..registry.served import Served
 from .lists import list_objects, parse_version
 from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .streams import Lasting
-from .views import View
+from .views import Events, View
 from .warning_headers import add_warnings
 from .watches import Watches
 
@@ -28,6 +28,7 @@ __all__ = ["PodLogs", "Reading", "is_pretty"]
 
 _WRITTEN_AT_ONCE: Final = 4
 _MIN_WATCH_S: Final = 1800
+_PIECE_BYTES: Final = 32 * 1024
 
 
 class PodLogs(Protocol):
@@ -49,6 +50,7 @@ class Reading:
         self._served = served
         self._logs = logs
         self._watches = Watches(registry.objects)
+        self._events = Events()
         self._lasting = Lasting()
 
     def end_watches(self) -> None:
@@ -66,7 +68,7 @@ class Reading:
         if not target.name or as_bool(request.query, "watch"):
             if as_bool(request.query, "watch"):
                 return await self._watch(request, target)
-            return self._list(request, target)
+            return await self._list(request, target)
         view = self._view(request, target, of_list=False)
         parse_version(request.query.get("resourceVersion", ""))
         obj = self._registry.get(target.kind, target.namespace, target.name)
@@ -78,14 +80,14 @@ class Reading:
             target.kind, accept, include, self._registry.objects.wall_time, self._served.release, of_list=of_list
         )
 
-    def _list(self, request: web.Request, target: Target) -> web.Response:
+    async def _list(self, request: web.Request, target: Target) -> web.Response:
         query = request.query
         view = self._view(request, target, of_list=True)
         selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
         listed = list_objects(
             self._registry.objects,
             target.kind.key_kind,
-            selection(target, query),
+            await selection(target, query),
             list_options(query),
             selective=selective,
         )
@@ -94,7 +96,7 @@ class Reading:
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         view = self._view(request, target, of_list=False)
         options = watch_options(request.query)
-        selected = selection(target, request.query)
+        selected = await selection(target, request.query)
         # Spread, so that not all clients come back at once.
         lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
         events = self._watches.watch(target.kind, selected, options, lasts_s)
@@ -105,7 +107,10 @@ class Reading:
             async with self._lasting.limited(lasts_s):
                 count = 0
                 async for type_, obj in events:
-                    await response.write(view.encoded_event(type_, obj))
+                    event = self._events.encoded(view, type_, obj)
+                    # In pieces, as each connection has a copy of what its client has yet to take.
+                    for start in range(0, len(event), _PIECE_BYTES):
+                        await response.write(event[start : start + _PIECE_BYTES])
                     count += 1
                     if count % _WRITTEN_AT_ONCE == 0:
                         # The end of a connection is noticed in between; a TLS connection does not report it otherwise.

@@ -5,9 +5,12 @@ Source: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go, ``New
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+from aiohttp import web
 
 from ....apis.integers import parse_int
 from ..decoding.schema import check_date
@@ -20,20 +23,27 @@ from .selectors import Selection
 from .watches import WatchOptions
 
 __all__ = [
+    "OCTETS",
     "LogOptions",
     "Target",
     "as_bool",
+    "beside_loop",
     "delete_options",
     "dry_run",
     "integer",
     "list_options",
     "log_options",
+    "media_type",
     "refuse_stream",
     "selection",
     "target_of",
     "watch_options",
 ]
 
+_T = TypeVar("_T")
+
+OCTETS: Final = "application/octet-stream"
+_READ_AT_ONCE_BYTES: Final = 16 * 1024
 _NOT_SIMULATED: Final = {
     "attach": "attach is not simulated; 'kubectl logs' shows what a container writes",
     "exec": "exec and cp are not simulated; 'kubectl logs' shows what a container writes",
@@ -110,8 +120,18 @@ def as_bool(query: Mapping[str, str], name: str) -> bool:
     return _BOOLS.get(query[name].lower(), True)
 
 
-def selection(target: Target, query: Mapping[str, str]) -> Selection:
+async def beside_loop(size: int, work: Callable[[], _T]) -> _T:
+    """Do what takes the longer the more bytes a client sent; much of it beside the event loop, which serves others."""
+    return work() if size <= _READ_AT_ONCE_BYTES else await asyncio.to_thread(work)
+
+
+async def selection(target: Target, query: Mapping[str, str]) -> Selection:
     """The objects that a list or watch is about."""
+    size = len(query.get("labelSelector", "")) + len(query.get("fieldSelector", ""))
+    return await beside_loop(size, lambda: _selection(target, query))
+
+
+def _selection(target: Target, query: Mapping[str, str]) -> Selection:
     namespace = target.namespace or None
     fields = query.get("fieldSelector", "")
     if target.name:
@@ -218,6 +238,15 @@ def log_options(query: Mapping[str, str], pod: str) -> LogOptions:
         since_seconds=seconds,
         limit_bytes=limit,
     )
+
+
+def media_type(request: web.Request) -> str:
+    """The type of a body without its parameters; that of any bytes where none is given, or what is given is none.
+
+    The parameters are not read: aiohttp's reader takes minutes for a header full of them.
+    """
+    given = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return given if given.count("/") == 1 else OCTETS
 
 
 def refuse_stream(subresource: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ _TOKEN: Final = re.compile(r"\s*(!=|==|=|!|,|\(|\)|<|>|[^\s!=,()<>]+|$)")
 _SYMBOLS: Final = ("!=", "==", "=", "!", ",", "(", ")", "<", ">")
 _BINARY: Final = "in, notin, =, ==, !=, gt, lt"
 _OPERATORS: Final = ("in", "notin", "=", "==", "!=", ">", "<")
+_NEGATIVE: Final = ("notin", "!=")
 
 
 class SelectorError(Exception):
@@ -154,6 +155,35 @@ def _listed_values(tokens: _Tokens) -> set[str]:
         last = word
 
 
+def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for key, value in pairs:
+        found.setdefault(key, set()).add(value)
+    return found
+
+
+class _Labels:
+    """Requirements as they are looked at for each object: a hundred thousand of them take as long as its labels do.
+
+    A label that must not be there, or not have some values, is looked for among those of the object.
+    """
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        requirements = tuple(dict.fromkeys(requirements))
+        self._absent = frozenset(one.key for one in requirements if one.operator == "!")
+        others = [one for one in requirements if one.operator in _NEGATIVE]
+        self._refused = _by_key((one.key, value) for one in others for value in one.values)
+        self._needed = [one for one in requirements if one.operator not in ("!", *_NEGATIVE)]
+
+    def match(self, labels: Mapping[str, str]) -> bool:
+        """Whether all hold for the labels of an object."""
+        return (
+            labels.keys().isdisjoint(self._absent)
+            and not any(value in self._refused.get(key, ()) for key, value in labels.items())
+            and all(one.matches(labels) for one in self._needed)
+        )
+
+
 def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
     """The terms of a field selector: field, value, and whether they must be equal.
 
@@ -207,11 +237,17 @@ class Selection:
             StatusError: one of them cannot be understood, or not for this kind.
         """
         try:
-            self._labels = parse_labels(labels)
+            self._labels = _Labels(parse_labels(labels))
             terms = [(name, self._getter(kind, name), value, equal) for name, value, equal in parse_fields(fields)]
         except SelectorError as error:
             raise StatusError.bad_request(str(error)) from None
-        self._fields = [term[1:] for term in terms]
+        # One getter for each field, whatever number of values it must not have.
+        getters = {name: getter for name, getter, _, _ in terms}
+        self._wanted = [
+            (getters[name], value) for name, value in {(name, value) for name, _, value, equal in terms if equal}
+        ]
+        refused = _by_key((name, value) for name, _, value, equal in terms if not equal)
+        self._refused = [(getters[name], values) for name, values in refused.items()]
         self.namespace = namespace
         places = [Place(name, value, getter) for name, getter, value, equal in terms if equal]
         if namespace is not None:
@@ -227,7 +263,8 @@ class Selection:
         metadata = obj["metadata"]
         if self.namespace is not None and _namespace(obj) != self.namespace:
             return False
-        labels = metadata.get("labels") or {}
-        return all(requirement.matches(labels) for requirement in self._labels) and all(
-            (value(obj) == wanted) == equal for value, wanted, equal in self._fields
+        return (
+            all(value(obj) == wanted for value, wanted in self._wanted)
+            and all(value(obj) not in values for value, values in self._refused)
+            and self._labels.match(metadata.get("labels") or {})
         )

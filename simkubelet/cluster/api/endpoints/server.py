@@ -12,13 +12,14 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from typing import Final
 
+from ...._internal.http_listener import HOST, HttpListener
 from ....model.version import DEFAULT, Version, version
 from ...objects.objects import JSON, Objects
-from ..registry.registry import Registry, Strategy
+from ..registry.registry import Registry
 from ..registry.served import Served
+from ..registry.strategy import Strategy
 from .certificates import Certificates
 from .handlers import LARGEST_HEAD, Handlers
-from .listener import HOST, HttpListener
 from .reading import PodLogs
 
 __all__ = ["ApiServer"]
@@ -59,14 +60,14 @@ class ApiServer:
         plain: bool = False,
         name: str = "simkubelet",
     ) -> None:
-        self.registry = Registry(objects, strategies)
+        release = release or version(DEFAULT)
+        self.registry = Registry(objects, strategies, release)
         self.name = name
         self._port = port
         self._certificates: Certificates | None = (
             None if plain else Certificates.make("kube-apiserver", HOST, "localhost", "kubernetes")
         )
         self._token = None if plain else secrets.token_urlsafe(32)
-        release = release or version(DEFAULT)
         served = Served.by(release, runtime_config)
         self._handlers = Handlers(self.registry, served, logs, self._token, release.kubelet_version)
         # What is too large is read, up to a limit, so that it can be answered as `handlers` does.

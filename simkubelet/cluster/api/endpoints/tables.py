@@ -23,6 +23,7 @@ _UNKNOWN: Final = "<unknown>"
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _ROLE: Final = "kubernetes.io/role"
 _YEAR_H: Final = 24 * 365
+_NO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 def table_of(kind: Kind, objects: Iterable[JSON], wall_time: WallTime) -> tuple[list[JSON], list[tuple[JSON, JSON]]]:
@@ -88,7 +89,7 @@ def _columns(*texts: str) -> list[JSON]:
 
 def _default_cells(obj: JSON, age: Age) -> list[Any]:
     metadata = obj["metadata"]
-    return [metadata["name"], metadata.get("creationTimestamp")]
+    return [metadata.get("name", ""), metadata.get("creationTimestamp", _NO_TIME)]
 
 
 def _cluster_role_binding(obj: JSON, age: Age) -> list[Any]:

@@ -9,6 +9,7 @@ Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation; handler
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,7 +25,7 @@ from .lists import Listed
 from .tables import table_of
 from .watches import BOOKMARK, ERROR
 
-__all__ = ["JSON_TYPE", "Form", "View", "encoded", "encoded_status", "form_asked"]
+__all__ = ["JSON_TYPE", "Events", "Form", "View", "encoded", "encoded_status", "form_asked"]
 
 JSON_TYPE: Final = "application/json"
 _ACCEPTED: Final = ("application/json", "application/yaml", PROTOBUF)
@@ -32,6 +33,8 @@ _ANY: Final = ("*/*", "application/*", JSON_TYPE)
 _META: Final = "meta.k8s.io"
 _TABLE: Final = "Table"
 _PARTIAL: Final = "PartialObjectMetadata"
+_MOST_EVENTS, _MOST_BYTES = 256, 4 << 20
+"""Of the latest events, whose bytes are kept."""
 _INCLUDED: Final = ("", "None", "Metadata", "Object")
 
 
@@ -141,6 +144,11 @@ class View:
             return encoded(event)
         return framed_event(type_, written_status(obj) if type_ == ERROR else self.encoded(event["object"]))
 
+    @property
+    def of_whole_objects(self) -> tuple[str, str] | None:
+        """What the bytes of an event follow from besides its object; None where its form is another."""
+        return None if self._form.kind else (self.media_type, self._kind.api_version)
+
     def object(self, obj: JSON) -> JSON:
         """One object."""
         if self._form.kind == _TABLE:
@@ -191,3 +199,31 @@ class View:
     def _partial(self, obj: JSON) -> JSON:
         version = self._version if self._form.version else f"{_META}/v1"
         return {"kind": _PARTIAL, "apiVersion": version, "metadata": obj["metadata"]}
+
+
+class Events:
+    """The latest events of watches as bytes, which are made once for all watches that send them.
+
+    Source: staging/src/k8s.io/apiserver/pkg/storage/cacher/caching_object.go (kubernetes v1.34.4).
+    """
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[tuple[object, ...], tuple[JSON, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def encoded(self, view: View, type_: str, obj: JSON) -> bytes:
+        """One event, as bytes of the view's media type."""
+        if (form := view.of_whole_objects) is None:
+            return view.encoded_event(type_, obj)
+        key = (*form, type_, id(obj))
+        known = self._latest.get(key)
+        if known is not None:
+            return known[1]
+        event = view.encoded_event(type_, obj)
+        # While the object is kept, no other one has its id.
+        self._latest[key] = obj, event
+        self._bytes += len(event)
+        while self._bytes > _MOST_BYTES or len(self._latest) > _MOST_EVENTS:
+            _, (_, oldest) = self._latest.popitem(last=False)
+            self._bytes -= len(oldest)
+        return event

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from aiohttp import web
 
 from ...objects.objects import JSON, copied
+from ...objects.selector_verdicts import with_selectors_read
 from ..decoding.decoding import PROTOBUF, Decoder
 from ..decoding.definitions import schema_of
 from ..errors import FieldError, GroupName, StatusError
@@ -27,10 +29,10 @@ from ..patching.managed_fields import manager_faults, manager_of_agent, track_up
 from ..patching.patches import APPLY, PATCH_TYPES, patched, read_patch
 from ..registry.kinds import Kind, kind_named
 from ..registry.metadata import check_place, check_uid
-from ..registry.registry import DeleteOptions, Registry, Write
+from ..registry.registry import Changed, DeleteOptions, Registry, Write
 from ..registry.served import Served
 from .lists import Listed, ListOptions, list_objects
-from .request import Target, as_bool, delete_options, dry_run, selection
+from .request import OCTETS, Target, as_bool, beside_loop, delete_options, dry_run, media_type, selection
 
 __all__ = ["Answer", "Writing"]
 
@@ -40,10 +42,12 @@ _ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
 _SUBJECT_REVIEW: Final = "SelfSubjectReview"
 _ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
 _PODS: Final = kind_named("pods")
+_TRIES: Final = 5
 _DELETED_AT_ONCE: Final = 20
 _BODY_S: Final = 34.0
 """Until then the body of a request has come; a real server answers a slower one after 60 s, likewise with a refusal."""
-_READ_AT_ONCE_BYTES: Final = 16 * 1024
+_CHANGED_AT_ONCE_BYTES: Final = 256 * 1024
+"""Of memory: the largest object of which a change, by a small request, is made in the event loop."""
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 _READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
@@ -64,6 +68,7 @@ class Writing:
     def __init__(self, registry: Registry, served: Served) -> None:
         self._registry = registry
         self._served = served
+        self._selectors_turn = asyncio.Lock()
 
     async def answer(self, request: web.Request, target: Target) -> Answer:
         """Carry a request out.
@@ -78,6 +83,9 @@ class Writing:
             raise StatusError.timeout() from None
         except web.HTTPRequestEntityTooLarge:
             raise StatusError.too_large(f"limit is {request.client_max_size}") from None
+        return await with_selectors_read(lambda: self._carry_out(request, target, body), self._selectors_turn)
+
+    async def _carry_out(self, request: web.Request, target: Target, body: bytes) -> Answer:
         if request.method == "DELETE":
             return await self._delete(request, target, body)
         if request.method == "PATCH":
@@ -90,19 +98,21 @@ class Writing:
         if subresource is None:
             new = await self._decoded(request, target.kind, body, write)
             if target.kind.key_kind == "bindings":
-                _bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
+                name = new.get("metadata", {}).get("name", "")
+                self._registry.admit_into_namespace(target.kind, target.namespace, name)
+                _bind(self._registry, target.namespace, name, new, write)
                 return Answer(_success(), 201, is_status=True, warnings=write.warnings)
             if target.kind.kind == _SUBJECT_REVIEW:
                 return Answer(_reviewed_subject(self._registry.objects.wall_time.now()), 201, warnings=write.warnings)
             if target.kind.kind == _ACCESS_REVIEW:
                 return Answer(_reviewed_access(new), 201, warnings=write.warnings)
-            stored = self._registry.create(
-                target.kind, target.namespace, self._tracked(new, None, target, request), write
-            )
+            tracked = await beside_loop(len(body), lambda: self._tracked(new, None, target, request))
+            stored = await self._created(target, tracked, write, body)
             return Answer(stored, 201, warnings=write.warnings)
         group, version = subresource.group, subresource.version or target.kind.version
         decoder = Decoder(group, version, subresource.kind, request.query.get("fieldValidation", ""), write.warnings)
         posted = await _read(decoder.read, body, _readable_type(request))
+        self._registry.admit_into_namespace(target.kind, target.namespace, target.name)
         if target.subresource == "binding":
             _bind(self._registry, target.namespace, target.name, posted, write)
         else:
@@ -118,39 +128,25 @@ class Writing:
         key = target.kind.key(target.namespace, target.name)
         old = self._registry.objects.get(key)
         if old is None and strategy.allow_create_on_update and not target.subresource:
-            made = self._registry.create(
-                target.kind, target.namespace, self._tracked(new, None, target, request), write
-            )
+            tracked = await beside_loop(len(body), lambda: self._tracked(new, None, target, request))
+            made = await self._created(target, tracked, write, body)
             return Answer(made, 201, warnings=write.warnings)
-        if target.subresource == "finalize":
-            return Answer(self._finalize(target, new), warnings=write.warnings)
 
         def change(stored: JSON) -> JSON:
             check_uid(new, stored, target.kind)
-            return self._tracked(new, stored, target, request)
+            return self._tracked(copied(new), stored, target, request)
 
-        status = target.subresource == "status"
-        stored = self._registry.update(target.kind, target.namespace, target.name, change, write, status=status)
-        return Answer(stored, warnings=write.warnings)
-
-    def _finalize(self, target: Target, new: JSON) -> JSON:
-        """Take the finalizers of a namespace's spec away; without any it is gone."""
-        stored = copied(self._registry.get(target.kind, "", target.name))
-        stored.setdefault("spec", {})["finalizers"] = new.get("spec", {}).get("finalizers", [])
-        key = target.kind.key("", target.name)
-        if stored["metadata"].get("deletionTimestamp") and not stored["spec"]["finalizers"]:
-            return self._registry.objects.remove(key)
-        return self._registry.objects.replace(key, stored)
+        return Answer(await self._changed(target, change, write, body), warnings=write.warnings)
 
     async def _patch(self, request: web.Request, target: Target, body: bytes) -> Answer:
-        content_type = request.content_type
+        content_type = media_type(request)
         if content_type not in PATCH_TYPES:
             raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         write = _write(request, "PatchOptions")
         if "force" in request.query and content_type != APPLY:
             why = FieldError.forbidden("force", "may not be specified for non-apply patch")
             raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
-        kind, status = target.kind, target.subresource == "status"
+        kind = target.kind
         validation = request.query.get("fieldValidation", "")
         decoder = Decoder.of(kind, validation, write.warnings, self._served)
         if content_type == APPLY:
@@ -160,12 +156,11 @@ class Writing:
         content = await _read(read_patch, body, content_type)
 
         def change(stored: JSON) -> JSON:
-            new = decoder.patched(*patched(content_type, content, kind.present(copied(stored)), schema))
+            new = decoder.patched(*patched(content_type, copied(content), kind.present(copied(stored)), schema))
             check_place(new, target.namespace, target.name)
             return self._tracked(new, stored, target, request)
 
-        found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
-        return Answer(found, warnings=write.warnings)
+        return Answer(await self._changed(target, change, write, body), warnings=write.warnings)
 
     async def _apply(self, request: web.Request, target: Target, body: bytes, decoder: Decoder, write: Write) -> Answer:
         kind, query, release = target.kind, request.query, self._served.release
@@ -180,21 +175,57 @@ class Writing:
         now = self._registry.objects.wall_time.now()
         force = as_bool(query, "force")
         key = kind.key(target.namespace, target.name)
-        if self._registry.objects.get(key) is None:
-            if target.subresource:
-                raise StatusError.not_found(kind.resource, target.name)
-            new = applied({}, config, kind, manager, target.subresource, now, release, force=force)
-            made = self._registry.create(kind, target.namespace, kind.to_stored(decoder.completed(new)), write)
-            return Answer(made, 201, warnings=write.warnings)
 
         def change(stored: JSON) -> JSON:
             live = kind.from_stored(stored)
-            new = applied(live, config, kind, manager, target.subresource, now, release, force=force)
+            new = applied(live, copied(config), kind, manager, target.subresource, now, release, force=force)
             return kind.to_stored(decoder.completed(new))
 
-        status = target.subresource == "status"
-        found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
-        return Answer(found, warnings=write.warnings)
+        if self._registry.objects.get(key) is None:
+            if target.subresource:
+                raise StatusError.not_found(kind.resource, target.name)
+            new = await beside_loop(len(body), lambda: change({}))
+            made = await self._created(target, new, write, body)
+            return Answer(made, 201, warnings=write.warnings)
+
+        return Answer(await self._changed(target, change, write, body), warnings=write.warnings)
+
+    async def _created(self, target: Target, new: JSON, write: Write, body: bytes) -> JSON:
+        """Create an object of a request, which is validated beside the event loop where that takes long."""
+        kind, registry = target.kind, self._registry
+        prepared = registry.prepared(kind, target.namespace, new)
+        size = len(body) if registry.strategy(kind).validates_alone else 0
+        faults = await beside_loop(size, lambda: registry.faults(kind, prepared))
+        return registry.create_prepared(kind, prepared, faults, write)
+
+    async def _changed(self, target: Target, change: Callable[[JSON], JSON], write: Write, body: bytes) -> JSON:
+        """Change an object by a request.
+
+        Where that takes long, the new state is made beside the event loop, with what is wrong with it where the kind
+        allows that, and again where the object was written meanwhile, in the end in the event loop.
+
+        Source: apiserver/pkg/storage/etcd3/store.go, ``GuaranteedUpdate`` (v0.34.4).
+        """
+        registry, kind = self._registry, target.kind
+        objects, key = registry.objects, kind.key(target.namespace, target.name)
+        said = list(write.warnings)
+        changed = partial(registry.changed, kind, subresource=target.subresource)
+        is_alone = registry.strategy(kind).validates_alone
+
+        def made(before: JSON) -> JSON | Changed:
+            new = change(copied(before))
+            return changed(before, new) if is_alone else new
+
+        for _ in range(_TRIES):
+            before = registry.get(kind, target.namespace, target.name)
+            weight = objects.weight(key)
+            size = len(body) if weight <= _CHANGED_AT_ONCE_BYTES else weight
+            write.warnings[:] = said
+            new = await beside_loop(size, partial(made, before))
+            if objects.get(key) is before:
+                return registry.update_changed(kind, new if isinstance(new, Changed) else changed(before, new), write)
+        write.warnings[:] = said
+        return registry.update(kind, target.namespace, target.name, change, write, subresource=target.subresource)
 
     async def _delete(self, request: web.Request, target: Target, body: bytes) -> Answer:
         given = await _delete_options(body, request) if body else {}
@@ -202,7 +233,7 @@ class Writing:
         write = Write(dry_run(stages or request.query.getall("dryRun", []), "DeleteOptions"))
         options = delete_options(given, request.query)
         if not target.name:
-            chosen = selection(target, request.query)
+            chosen = await selection(target, request.query)
             everything = ListOptions()
             listed = list_objects(self._registry.objects, target.kind.key_kind, chosen, everything, selective=True)
             await self._delete_each(target.kind, listed.items, options, write)
@@ -243,10 +274,7 @@ class Writing:
 
 
 async def _read(reader: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
-    """Read a body; one that takes long is read beside the event loop, which serves others meanwhile."""
-    if len(body) <= _READ_AT_ONCE_BYTES:
-        return reader(body, content_type)
-    return await asyncio.to_thread(reader, body, content_type)
+    return await beside_loop(len(body), lambda: reader(body, content_type))
 
 
 async def _delete_options(body: bytes, request: web.Request) -> JSON:
@@ -261,8 +289,8 @@ def _write(request: web.Request, options: str) -> Write:
 
 
 def _readable_type(request: web.Request) -> str:
-    content_type = request.content_type
-    if content_type in (*_READ_TYPES, "application/octet-stream"):
+    content_type = media_type(request)
+    if content_type in (*_READ_TYPES, OCTETS):
         return content_type
     raise StatusError.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {_READABLE}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from .managed_fields import (
     FieldSet,
     Manager,
     Path,
-    change_in,
+    changes_in,
     compare,
     elements_by_key,
     entries,
@@ -96,12 +96,8 @@ def applied(
     last, since = managers.pop(before, (frozenset(), ""))
     new: JSON = _merged(copy.deepcopy(live), wanted, schema)
     new = _pruned(new, config, last, managers, kind, kind_of_version(kind, before.api_version), subresource, release)
-    changes = {
-        version: change_in(
-            kind_of_version(kind, version), kind.to_stored(live), kind.to_stored(new), subresource, release
-        )
-        for version in {kind.api_version, *(manager.api_version for manager in managers)}
-    }
+    versions = {kind.api_version, *(manager.api_version for manager in managers)}
+    changes = changes_in(versions, kind, kind.to_stored(live), kind.to_stored(new), subresource, release)
     changed, removed = changes[kind.api_version]
     changes[kind.api_version] = changed & fields, removed
     conflicts = {manager: owned & changes[manager.api_version][0] for manager, (owned, _) in managers.items()}
@@ -145,9 +141,8 @@ def _pruned(
     owned = fields.union(
         *(fields for one, (fields, _) in managers.items() if kind_of_version(kind, one.api_version) is form)
     )
-    for path in sorted(last - fields, key=len):
-        if not _is_owned(path, owned):
-            _remove(found, path, schema)
+    above_owned = {path[:length] for path in owned for length in range(1, len(path) + 1)}
+    _remove(found, last - fields - above_owned, schema)
     return found if form is kind else kind.from_stored(form.to_stored(found))
 
 
@@ -166,31 +161,25 @@ def _merged(live: Any, config: Any, schema: Schema | None) -> Any:
     return copy.deepcopy(config)
 
 
-def _is_owned(path: Path, owned: FieldSet) -> bool:
-    """Whether a path or anything below it is in a set."""
-    return any(other[: len(path)] == path for other in owned)
-
-
-def _remove(obj: Any, path: Path, schema: Schema | None) -> None:
-    """Remove the field or item at a path, if there is one."""
-    *above, last = path
-    for name in above:
-        obj, schema = _step(obj, name, schema)
+def _remove(obj: Any, paths: Collection[Path], schema: Schema | None) -> None:
+    """Remove the fields and items at paths, where there are some."""
+    here = {path[0] for path in paths if len(path) == 1}
+    below: dict[str, list[Path]] = {}
+    for first, *rest in paths:
+        if rest and first not in here:
+            below.setdefault(first, []).append(tuple(rest))
     if isinstance(obj, dict):
-        obj.pop(last.removeprefix("f:"), None)
+        for name in here:
+            obj.pop(name.removeprefix("f:"), None)
+        for name, inner in below.items():
+            field = name.removeprefix("f:")
+            _remove(obj.get(field), inner, child(schema, field))
     elif isinstance(obj, list):
-        found = (elements_by_key(obj, schema) or {}).get(last)
-        if found is not None:
-            obj.remove(found)
-
-
-def _step(obj: Any, name: str, schema: Schema | None) -> tuple[Any, Schema | None]:
-    if isinstance(obj, dict):
-        field = name.removeprefix("f:")
-        return obj.get(field), child(schema, field)
-    if isinstance(obj, list):
-        return (elements_by_key(obj, schema) or {}).get(name), element(schema)
-    return None, None
+        items = elements_by_key(obj, schema) or {}
+        gone = {id(item) for name, item in items.items() if name in here}
+        obj[:] = [item for item in obj if id(item) not in gone]
+        for name, inner in below.items():
+            _remove(items.get(name), inner, element(schema))
 
 
 def _conflict_error(conflicts: dict[Manager, FieldSet], managers: dict[Manager, tuple[FieldSet, str]]) -> StatusError:

@@ -11,7 +11,7 @@ fieldpath/serialize.go.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +28,7 @@ __all__ = [
     "FieldSet",
     "Manager",
     "Path",
-    "change_in",
+    "changes_in",
     "compare",
     "elements_by_key",
     "entries",
@@ -49,6 +49,10 @@ FieldSet: TypeAlias = frozenset[Path]
 APPLY_OPERATION: Final = "Apply"
 UPDATE_OPERATION: Final = "Update"
 _LONGEST_NAME: Final = 128
+_MOST_UPDATES: Final = 10
+_OLD_UPDATES: Final = "ancient-changes"
+_INNER: Final = object()
+"""What a path has in the place of a value where other paths are below it."""
 _ALWAYS_THERE: Final = frozenset(
     tuple(f"f:{name}" for name in path.split(".")) if path else ()
     for path in (
@@ -83,45 +87,64 @@ def is_atomic(schema: Schema | None) -> bool:
 
 def fields_of(value: Any, schema: Schema | None) -> FieldSet:
     """The fields that a configuration names: values, elements of lists, and maps without entries."""
-    return frozenset(path for path, _, leaf in _nodes(value, schema, ()) if path and (leaf or path[-1][0] in "kv"))
+    nodes: dict[Path, Any] = {}
+    _add_nodes(nodes, value, schema, ())
+    return frozenset(path for path, leaf in nodes.items() if path and (leaf is not _INNER or path[-1][0] in "kv"))
 
 
 def compare(old: JSON, new: JSON, schema: Schema) -> tuple[FieldSet, FieldSet]:
     """The paths that were added or changed, and those that were removed."""
-    before = {path: inner if leaf else None for path, inner, leaf in _nodes(old, schema, ())}
-    after = {path: inner if leaf else None for path, inner, leaf in _nodes(new, schema, ())}
+    before, after = _leaves(old, schema), _leaves(new, schema)
     changed = frozenset(path for path, inner in after.items() if path not in before or before[path] != inner)
     return changed, frozenset(before.keys() - after.keys())
 
 
-def _nodes(value: Any, schema: Schema | None, path: Path) -> Iterator[tuple[Path, Any, bool]]:
-    """All paths, each with its value and whether it has none below it."""
-    if isinstance(value, dict) and value and not is_atomic(schema):
-        yield path, value, False
-        for name, inner in value.items():
-            yield from _nodes(inner, child(schema, name), (*path, f"f:{name}"))
+def _leaves(value: Any, schema: Schema) -> dict[Path, Any]:
+    """All paths, each with its value where it has none below it."""
+    nodes: dict[Path, Any] = {}
+    _add_nodes(nodes, value, schema, ())
+    return {path: None if inner is _INNER else inner for path, inner in nodes.items()}
+
+
+def _add_nodes(nodes: dict[Path, Any], value: Any, schema: Schema | None, path: Path) -> None:
+    """Add all paths, each with its value, or with `_INNER` where others are below it.
+
+    A map may have ten thousands of keys: their plain values are added here, and need no schema.
+    """
+    inner, names = value, "f:"
+    if isinstance(value, dict):
+        is_inner = bool(value) and not is_atomic(schema)
+    else:
+        inner = elements_by_key(value, schema) if isinstance(value, list) and value else None
+        names, is_inner = "", inner is not None
+    nodes[path] = _INNER if is_inner else value
+    if not is_inner:
         return
-    items = elements_by_key(value, schema) if isinstance(value, list) and value else None
-    if items is None:
-        yield path, value, True
-        return
-    yield path, value, False
-    for name, inner in items.items():
-        yield from _nodes(inner, element(schema), (*path, name))
+    of_items = None if names else element(schema)
+    for name, one in inner.items():
+        below = (*path, names + name)
+        if isinstance(one, dict | list):
+            _add_nodes(nodes, one, child(schema, name) if names else of_items, below)
+        else:
+            nodes[below] = one
 
 
 def to_fields_v1(fields: Iterable[Path]) -> JSON:
     """A set as a tree."""
-    tree: JSON = {}
     chosen = set(fields)
-    inner = {path[:length] for path in chosen for length in range(1, len(path))}
+    known: dict[Path, JSON] = {(): {}}
+
+    def inner(path: Path) -> JSON:
+        node = known.get(path)
+        if node is None:
+            node = known[path] = inner(path[:-1]).setdefault(path[-1], {})
+            if path in chosen:
+                node["."] = {}
+        return node
+
     for path in sorted(chosen):
-        node = tree
-        for name in path:
-            node = node.setdefault(name, {})
-        if path in inner:
-            node["."] = {}
-    return tree
+        inner(path[:-1]).setdefault(path[-1], {})
+    return known[()]
 
 
 def from_fields_v1(tree: JSON, path: Path = ()) -> FieldSet:
@@ -250,20 +273,51 @@ def _is_tree(fields: object) -> bool:
     return isinstance(fields, dict) and all(map(_is_tree, fields.values()))
 
 
-def change_in(form: Kind, old: JSON, new: JSON, subresource: str, release: Version) -> tuple[FieldSet, FieldSet]:
-    """What changed or is new between two stored objects, and what is gone, in the form of one version."""
-    had, has = (managed_part(form.from_stored(obj), form, subresource) for obj in (old, new))
-    return compare(had, has, schema_of(form.group, form.version, form.kind, release))
+def changes_in(
+    versions: Iterable[str], kind: Kind, old: JSON, new: JSON, subresource: str, release: Version
+) -> dict[str, tuple[FieldSet, FieldSet]]:
+    """What changed or is new between two stored objects, and what is gone, in the form of each version.
+
+    Managers may name any versions; those in which there is no such kind share one form.
+    """
+    forms = {version: kind_of_version(kind, version) for version in versions}
+    found = {}
+    for form in {form.api_version: form for form in forms.values()}.values():
+        had, has = (managed_part(form.from_stored(obj), form, subresource) for obj in (old, new))
+        found[form.api_version] = compare(had, has, schema_of(form.group, form.version, form.kind, release))
+    return {version: found[form.api_version] for version, form in forms.items()}
+
+
+def _merge_oldest_updates(managers: dict[Manager, tuple[FieldSet, str]]) -> None:
+    """Let one manager for each version have the fields of those that updated longest ago, beyond ten of them.
+
+    Source: apimachinery, util/managedfields/internal/capmanagers.go, ``capUpdateManagers`` (v0.34.4).
+    """
+    updates = [manager for manager, (fields, _) in managers.items() if manager.operation == UPDATE_OPERATION and fields]
+    excess = len(updates) - _MOST_UPDATES
+    first: dict[str, Manager] = {}
+    for manager in sorted(updates, key=lambda one: (managers[one][1], one.name, one.api_version, one.subresource)):
+        if excess <= 0:
+            return
+        bucket = Manager(_OLD_UPDATES, UPDATE_OPERATION, manager.api_version, "")
+        if manager.api_version not in first:
+            first[manager.api_version] = manager
+            continue
+        if bucket not in managers:
+            managers[bucket] = managers.pop(first[manager.api_version])
+        fields, time = managers[manager]
+        managers[bucket] = fields | managers[bucket][0], time
+        # It may be the bucket itself, where the first one is of the same second: what that had is lost.
+        del managers[manager]
+        excess -= 1
 
 
 def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str, release: Version) -> None:
     """Note in a new state who changed it from the old one, which is empty where there was none; both as stored."""
     before = _managers_before(new, old, subresource)
     writer = Manager(name[:_LONGEST_NAME], UPDATE_OPERATION, kind.api_version, subresource)
-    changes = {
-        version: change_in(kind_of_version(kind, version), old, new, subresource, release)
-        for version in {writer.api_version, *(manager.api_version for manager in before)}
-    }
+    versions = {writer.api_version, *(manager.api_version for manager in before)}
+    changes = changes_in(versions, kind, old, new, subresource, release)
     managers = {}
     for manager, (owned, time) in before.items():
         changed, removed = changes[manager.api_version]
@@ -272,6 +326,7 @@ def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, 
     own, since = before.get(writer, (frozenset(), now))
     fields = (own - removed) | (changed - _ALWAYS_THERE)
     managers[writer] = (fields, since if fields == own else now)
+    _merge_oldest_updates(managers)
     new.setdefault("metadata", {}).pop("managedFields", None)
     if found := entries(managers):
         new["metadata"]["managedFields"] = found

@@ -42,7 +42,8 @@ _STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 _MOST_OPERATIONS: Final = 10_000
 _MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""What the copies of a JSON patch may add to an object."""
+"""What the copies of a JSON patch may add to an object, and here what its moves to deeper places may move as well: the
+levels of each are counted."""
 PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, _STRATEGIC_MERGE_PATCH, APPLY)
 
 
@@ -72,8 +73,9 @@ def strategic_merge(original: JSON, patch: JSON, schema: Schema | None) -> JSON:
         if value is None:
             original.pop(name, None)
         elif deletes:
-            if isinstance(present, list):
-                original[name] = [item for item in present if item not in value]
+            if isinstance(present, list) and isinstance(value, list):
+                unwanted = set(map(_hashable, value))
+                original[name] = [item for item in present if _hashable(item) not in unwanted]
         elif isinstance(value, dict) and isinstance(present, dict):
             original[name] = _merge_maps(present, value, child(schema, name))
         elif isinstance(value, list) and isinstance(present, list):
@@ -105,15 +107,14 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: Schema | None) -
         return _in_order(merged, patch, original, "")
     if not merge_key:
         raise MergeError("cannot merge lists without merge key")
-    wanted = []
+    wanted, deleted = [], set()
     replaces = False
     for item in patch:
         directive = _object(item).get(_DIRECTIVE)
         if directive is None:
             wanted.append(item)
         elif directive == "delete":
-            value = _key_of(item, merge_key)
-            original = [old for old in original if _key_of(old, merge_key) != value]
+            deleted.add(_hashable(_key_of(item, merge_key)))
         elif directive == "replace":
             replaces = True
         elif directive == "merge":
@@ -122,6 +123,8 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: Schema | None) -
             raise MergeError(f"Unknown patch type '{directive}' in: {_go_printed(item)}")
     if replaces:
         return wanted
+    if deleted:
+        original = [old for old in original if _hashable(_key_of(old, merge_key)) not in deleted]
     merged = list(original)
     places = _places(_key_of(item, merge_key) for item in merged)
     for item in wanted:
@@ -184,9 +187,10 @@ def _retain_keys(original: JSON, patch: JSON) -> None:
     if keys is None:
         return
     set_keys = {key for key, value in patch.items() if value is not None and not key.startswith("$")}
-    if not isinstance(keys, list) or not set_keys <= set(keys):
+    kept = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
+    if kept is None or not set_keys <= kept:
         raise MergeError("invalid patch format of retainKeys")
-    for key in set(original) - set(keys):
+    for key in set(original) - kept:
         del original[key]
 
 
@@ -290,9 +294,11 @@ def _json_patch(operations: list[Any], obj: JSON) -> JSON:
                 value = jsonpointer.resolve_pointer(result, operation["from"])
             else:
                 value = operation.get("value")
-            check_depth(value, MOST_LEVELS - str(operation["path"]).count("/"))
-            if operation["op"] == "copy":
-                left -= len(json.dumps(value))
+            depth = str(operation["path"]).count("/")
+            if operation["op"] != "move" or depth > str(operation["from"]).count("/"):
+                check_depth(value, MOST_LEVELS - depth)
+                if operation["op"] in ("copy", "move"):
+                    left -= len(json.dumps(value))
             if left < 0:
                 raise _unprocessable()
             result = jsonpatch.apply_patch(result, [_as_it_is_read(operation, result)], in_place=True)

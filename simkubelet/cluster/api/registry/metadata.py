@@ -23,6 +23,7 @@ __all__ = [
     "at_update",
     "check_place",
     "check_uid",
+    "finalizer_faults",
     "set_namespace",
     "validate_annotations",
     "validate_metadata",
@@ -112,8 +113,8 @@ def check_uid(new: JSON, stored: JSON, kind: Kind) -> None:
         raise StatusError.conflict(kind.resource, stored["metadata"]["name"], why)
 
 
-def validate_metadata(new: JSON, kind: Kind) -> list[FieldError]:
-    """What is wrong with a new object's metadata."""
+def validate_metadata(new: JSON, kind: Kind, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with a new object's metadata, in the words of a release."""
     metadata = new["metadata"]
     errors = []
     if base := metadata.get("generateName"):
@@ -131,11 +132,11 @@ def validate_metadata(new: JSON, kind: Kind) -> list[FieldError]:
             FieldError.invalid("metadata.namespace", metadata["namespace"], fault)
             for fault in is_dns_label(metadata["namespace"])
         ]
-    return errors + _validate_common(metadata)
+    return errors + _validate_common(metadata, release)
 
 
-def validate_metadata_update(new: JSON, old: JSON) -> list[FieldError]:
-    """What is wrong with an update's metadata."""
+def validate_metadata_update(new: JSON, old: JSON, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with an update's metadata, in the words of a release."""
     metadata, before = new["metadata"], old["metadata"]
     errors = []
     added = sorted(set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ()))
@@ -148,7 +149,7 @@ def validate_metadata_update(new: JSON, old: JSON) -> list[FieldError]:
         for name in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if metadata.get(name) != before.get(name)
     ]
-    return errors + _validate_common(metadata)
+    return errors + _validate_common(metadata, release)
 
 
 def validate_annotations(annotations: Mapping[str, str], path: str, release: Version | None = None) -> list[FieldError]:
@@ -161,23 +162,35 @@ def validate_annotations(annotations: Mapping[str, str], path: str, release: Ver
     return errors
 
 
-def _validate_common(metadata: JSON) -> list[FieldError]:
+def _validate_common(metadata: JSON, release: Version | None) -> list[FieldError]:
     errors = []
     for key, value in (metadata.get("labels") or {}).items():
-        errors += [FieldError.invalid("metadata.labels", key, fault) for fault in is_qualified_name(key)]
-        errors += [FieldError.invalid("metadata.labels", value, fault) for fault in is_label_value(value)]
-    errors += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
+        errors += [FieldError.invalid("metadata.labels", key, fault) for fault in is_qualified_name(key, release)]
+        errors += [FieldError.invalid("metadata.labels", value, fault) for fault in is_label_value(value, release)]
+    errors += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations", release)
     for owner in metadata.get("ownerReferences") or ():
         errors += _validate_owner(owner, "metadata.ownerReferences")
     for finalizer in metadata.get("finalizers") or ():
         errors += [
-            FieldError.invalid("metadata.finalizers", finalizer, fault) for fault in is_qualified_name(finalizer)
+            FieldError.invalid("metadata.finalizers", finalizer, fault)
+            for fault in is_qualified_name(finalizer, release)
         ]
     return errors + [
         FieldError.invalid(f"metadata.finalizers[{index}]", finalizer, _NO_FINALIZER)
         for index, finalizer in enumerate(metadata.get("finalizers") or ())
         if "/" not in finalizer and finalizer not in _FINALIZERS
     ]
+
+
+def finalizer_faults(finalizer: str, path: str, release: Version | None = None) -> list[FieldError]:
+    """What is wrong with a finalizer of a namespace, in the words of a release.
+
+    Source: pkg/apis/core/validation/validation.go, ``validateFinalizerName`` (kubernetes v1.34.4).
+    """
+    errors = [FieldError.invalid(path, finalizer, fault) for fault in is_qualified_name(finalizer, release)]
+    if "/" not in finalizer and finalizer not in _FINALIZERS:
+        errors.append(FieldError.invalid(path, finalizer, _NO_FINALIZER))
+    return errors
 
 
 def _validate_owner(owner: dict[str, Any], path: str) -> list[FieldError]:

@@ -11,10 +11,12 @@ from typing import Final
 from ....model.version import DEFAULT, Difference, Version, version
 
 __all__ = [
+    "explained",
     "is_c_identifier",
     "is_caseless_subdomain",
     "is_dns_label",
     "is_dns_subdomain",
+    "is_dns_subdomain_with_underscores",
     "is_label_value",
     "is_path_segment",
     "is_qualified_name",
@@ -22,12 +24,12 @@ __all__ = [
 
 _CONTENT: Final = "apimachinery/pkg/api/validate/content/{}.go (v0.35.4); pkg/util/validation/validation.go (v0.34.4)"
 _COUNTED_IN: Final = Difference(
-    "what the texts about long keys and values of labels count, in objects of `resource.k8s.io`",
+    "what the texts about long labels count, and those about names that types of `resource.k8s.io` declare",
     {"1.26": "characters", "1.35": "bytes"},
     _CONTENT.format("errors"),
 )
 _KEY: Final = Difference(
-    "what a key with several slashes is not, in objects of `resource.k8s.io`",
+    "what a key with several slashes is not",
     {"1.26": "a qualified name", "1.35": "a valid label key"},
     _CONTENT.format("kube"),
 )
@@ -35,6 +37,8 @@ _USUAL: Final = version(DEFAULT)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_UNDERSCORED_LABEL: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED: Final = rf"{_UNDERSCORED_LABEL}(\.{_UNDERSCORED_LABEL})*"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE: Final = f"({_QUALIFIED})?"
 _C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
@@ -45,6 +49,10 @@ _LABEL_RULE: Final = (
 )
 _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_UNDERSCORED_RULE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
     "and must start and end with an alphanumeric character"
 )
 _CASELESS_RULE: Final = (
@@ -71,7 +79,7 @@ def is_dns_label(text: str, release: Version | None = None) -> list[str]:
         faults.append(
             "must not contain dots"
             if re.fullmatch(_SUBDOMAIN, text)
-            else _rule(_LABEL_RULE, _LABEL, "my-name", "123-abc")
+            else explained(_LABEL_RULE, _LABEL, "my-name", "123-abc")
         )
     return faults
 
@@ -80,7 +88,15 @@ def is_dns_subdomain(text: str, release: Version | None = None) -> list[str]:
     """What keeps a text from being a DNS-1123 subdomain; a release where it is in a label's key or declared."""
     faults = _too_long(text, 253, release)
     if not re.fullmatch(_SUBDOMAIN, text):
-        faults.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
+        faults.append(explained(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
+    return faults
+
+
+def is_dns_subdomain_with_underscores(text: str) -> list[str]:
+    """What keeps a text from being a subdomain that may have underscores, as search paths of DNS."""
+    faults = _too_long(text, 253)
+    if not re.fullmatch(_UNDERSCORED, text):
+        faults.append(explained(_UNDERSCORED_RULE, _UNDERSCORED, "example.com"))
     return faults
 
 
@@ -91,7 +107,7 @@ def is_caseless_subdomain(text: str, release: Version) -> list[str]:
     """
     faults = _too_long(text, 253, release)
     if not re.fullmatch(_SUBDOMAIN, text, re.IGNORECASE | re.ASCII):
-        faults.append(_rule(_CASELESS_RULE, _SUBDOMAIN, "Example.com"))
+        faults.append(explained(_CASELESS_RULE, _SUBDOMAIN, "Example.com"))
     return faults
 
 
@@ -99,7 +115,7 @@ def is_c_identifier(text: str) -> list[str]:
     """What keeps a text from being a name in C."""
     if re.fullmatch(_C_IDENTIFIER, text):
         return []
-    return [_rule(_C_IDENTIFIER_RULE, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
+    return [explained(_C_IDENTIFIER_RULE, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def is_path_segment(text: str) -> list[str]:
@@ -113,7 +129,7 @@ def is_label_value(text: str, release: Version | None = None) -> list[str]:
     """What keeps a text from being a label's value; in the words of a release, 1.34 where it is left out."""
     faults = _too_long(text, 63, release)
     if not re.fullmatch(_LABEL_VALUE, text):
-        faults.append(_rule(_LABEL_VALUE_RULE, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+        faults.append(explained(_LABEL_VALUE_RULE, _LABEL_VALUE, "MyValue", "my_value", "12345"))
     return faults
 
 
@@ -122,7 +138,7 @@ def is_qualified_name(text: str, release: Version | None = None) -> list[str]:
     examples = ("MyName", "my.name", "123-abc")
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        rule = _rule(_QUALIFIED_RULE, _QUALIFIED, *examples)
+        rule = explained(_QUALIFIED_RULE, _QUALIFIED, *examples)
         name = _KEY.at(release or _USUAL)
         return [f"{name} {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     faults = []
@@ -133,7 +149,7 @@ def is_qualified_name(text: str, release: Version | None = None) -> list[str]:
         faults.append("name part must be non-empty")
     faults += [f"name part {fault}" for fault in _too_long(name, 63, release)]
     if not re.fullmatch(_QUALIFIED, name):
-        faults.append(f"name part {_rule(_QUALIFIED_RULE, _QUALIFIED, *examples)}")
+        faults.append(f"name part {explained(_QUALIFIED_RULE, _QUALIFIED, *examples)}")
     return faults
 
 
@@ -142,6 +158,7 @@ def _too_long(text: str, limit: int, release: Version | None = None) -> list[str
     return [f"must be no more than {limit} {counted_in}"] if len(text.encode()) > limit else []
 
 
-def _rule(rule: str, pattern: str, *examples: str) -> str:
+def explained(rule: str, pattern: str, *examples: str) -> str:
+    """A rule with examples and the expression that checks it."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"

@@ -1,7 +1,6 @@
 """Creating, updating and deleting objects by the strategies of their kinds; what HTTP adds is not here.
 
-Source: staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go, registry/rest/delete.go,
-``RESTCreateStrategy``, ``RESTUpdateStrategy``, ``RESTGracefulDeleteStrategy``;
+Source: staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go, registry/rest/delete.go;
 pkg/admission/plugin/namespace/lifecycle/admission.go (kubernetes v1.34.4).
 """
 
@@ -9,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ....model.version import Version
 from ...objects.objects import JSON, Objects, copied, with_deletion
-from ..errors import FieldError, GroupName, StatusError
+from ...objects.selector_verdicts import check_all_read
+from ...objects.stored_sizes import TOO_LARGE, is_too_large
+from ..errors import NAMESPACE_TERMINATING, FieldError, GroupName, StatusError
 from .kinds import Kind, kind_named
 from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
+from .strategy import Strategy
 
-__all__ = ["DeleteOptions", "Registry", "Strategy", "Write", "keep_all_but_status", "keep_status"]
+__all__ = ["Changed", "DeleteOptions", "Faults", "Registry", "Write"]
 
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _IMMORTAL: Final = ("default", "kube-public", "kube-system")
-_MOST_STORED_BYTES: Final = 3 * 512 * 1024
 _NAMESPACES: Final = kind_named("namespaces")
 
 
@@ -30,6 +32,22 @@ class Write:
 
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+
+
+class Faults(NamedTuple):
+    """What is wrong with an object that is to be created, or else whether it is too large."""
+
+    errors: list[FieldError]
+    is_too_large: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An object as an update makes it of the stored one, which is `old`, and what is wrong with it."""
+
+    new: JSON
+    old: JSON
+    faults: Faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +67,12 @@ class Registry:
     Args:
         strategies: the rules of each kind, by the text of `Kind.resource`, or with the version behind it where they are
             of that one only, as ``resourceclaims.resource.k8s.io/v1beta1``; a kind without has none.
+        release: of the server, in whose words labels are refused; the default version's where it is None.
     """
 
-    def __init__(self, objects: Objects, strategies: Mapping[str, Strategy]) -> None:
+    def __init__(self, objects: Objects, strategies: Mapping[str, Strategy], release: Version | None = None) -> None:
         self.objects = objects
+        self._release = release
         self._strategies = strategies
         self._no_rules = Strategy()
 
@@ -77,24 +97,52 @@ class Registry:
         Raises:
             StatusError: it is refused.
         """
-        write = write or Write()
-        new: JSON = copied(body)
+        new = self.prepared(kind, namespace, copied(body))
+        return self.create_prepared(kind, new, self.faults(kind, new), write)
+
+    def prepared(self, kind: Kind, namespace: str, new: JSON) -> JSON:
+        """A new object, which is the caller's own, as it is to be stored; `faults` and `create_prepared` follow.
+
+        Raises:
+            StatusError: it is refused.
+        """
         if new.setdefault("metadata", {}).get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         set_namespace(new, kind, namespace)
         at_create(new, self.objects.wall_time)
-        self._admit_into_namespace(kind, namespace, new["metadata"].get("name", ""))
+        self.admit_into_namespace(kind, namespace, new["metadata"].get("name", ""))
         strategy = self.strategy(kind)
         strategy.default(new)
         strategy.prepare_for_create(new)
-        _refuse(kind, new, [*validate_metadata(new, kind), *strategy.validate(new)])
-        write.warnings += strategy.warnings(new, None)
-        key = kind.key(namespace, new["metadata"]["name"])
+        return new
+
+    def faults(self, kind: Kind, new: JSON) -> Faults:
+        """What is wrong with a prepared object; see `Strategy.validates_alone`.
+
+        Raises:
+            StatusError: it is refused at once.
+        """
+        errors = [*validate_metadata(new, kind, self._release), *self.strategy(kind).validate(new)]
+        return Faults(errors, not errors and is_too_large(new))
+
+    def create_prepared(self, kind: Kind, new: JSON, faults: Faults, write: Write | None = None) -> JSON:
+        """Store a prepared object.
+
+        Raises:
+            StatusError: it has faults, or its place is taken.
+        """
+        write = write or Write()
+        _refuse(kind, new, faults.errors)
+        write.warnings += self.strategy(kind).warnings(new, None)
+        key = kind.key(new["metadata"].get("namespace", ""), new["metadata"]["name"])
+        # It may have gone since.
+        self.admit_into_namespace(kind, key.namespace, key.name)
         if self.objects.get(key) is not None:
             raise StatusError.already_exists(kind.resource, key.name)
         if write.dry_run:
             return new
-        _check_size(new)
+        if faults.is_too_large:
+            raise _too_large()
         return self.objects.create(key, new)
 
     def update(
@@ -105,39 +153,55 @@ class Registry:
         change: Callable[[JSON], JSON],
         write: Write | None = None,
         *,
-        status: bool = False,
+        subresource: str = "",
     ) -> JSON:
-        """Store what `change` makes of a copy of an object, its status or all else.
+        """Store what `change` makes of a copy of an object, of the part that a subresource writes or of all else.
 
         Raises:
             StatusError: it is refused, or the object is of another resourceVersion than the change names.
         """
-        write = write or Write()
         old = self.get(kind, namespace, name)
+        return self.update_changed(kind, self.changed(kind, old, change(copied(old)), subresource=subresource), write)
+
+    def changed(self, kind: Kind, old: JSON, new: JSON, *, subresource: str = "") -> Changed:
+        """A changed object, which is the caller's own, as it is to be stored; see `Strategy.validates_alone`.
+
+        Raises:
+            StatusError: it is refused at once.
+        """
         strategy = self.strategy(kind)
-        new = change(copied(old))
         self._check_version(kind, new, old, strategy)
-        set_namespace(new, kind, namespace)
+        set_namespace(new, kind, old["metadata"].get("namespace", ""))
         strategy.default(new)
         new["metadata"]["generation"] = old["metadata"].get("generation", 0)
-        (strategy.prepare_for_status_update if status else strategy.prepare_for_update)(new, old)
+        rules = strategy.update_rules(subresource)
+        rules.prepare(new, old)
         if not new["metadata"].get("generation"):
             new["metadata"].pop("generation", None)
         at_update(new, old)
-        validate = strategy.validate_status_update if status else strategy.validate_update
-        _refuse(kind, new, [*validate_metadata_update(new, old), *validate(new, old)])
+        errors = [*validate_metadata_update(new, old, self._release), *rules.validate(new, old)]
+        return Changed(new, old, Faults(errors, not errors and is_too_large(new)))
+
+    def update_changed(self, kind: Kind, changed: Changed, write: Write | None = None) -> JSON:
+        """Store a changed object; what is stored is still its `old`.
+
+        Raises:
+            StatusError: it has faults.
+        """
+        write, strategy = write or Write(), self.strategy(kind)
+        new, old = changed.new, changed.old
+        _refuse(kind, new, changed.faults.errors)
         write.warnings += strategy.warnings(new, old)
         if write.dry_run:
             return new
-        _check_size(new)
-        key = kind.key(namespace, name)
-        stored = self.objects.replace(key, new)
+        if changed.faults.is_too_large:
+            raise _too_large()
+        key = kind.key(old["metadata"].get("namespace", ""), old["metadata"]["name"])
+        stored = self.objects.replace(key, _sharing(new, old))
         # Who removed the last finalizer of an object that was to be deleted has ended it.
-        metadata, before = stored["metadata"], old["metadata"]
+        before = old["metadata"]
         awaited = before.get("deletionTimestamp") and not before.get("deletionGracePeriodSeconds")
-        if awaited and before.get("finalizers") and not metadata.get("finalizers"):
-            return self.objects.remove(key)
-        return stored
+        return self.objects.remove(key) if awaited and not strategy.is_held(stored) else stored
 
     def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions | None = None, write: Write | None = None
@@ -154,12 +218,14 @@ class Registry:
         if kind is _NAMESPACES and name in _IMMORTAL:
             raise StatusError.forbidden(kind.resource, name, "this namespace may not be deleted")
         old = self.get(kind, namespace, name)
+        if kind is _NAMESPACES and (marked := self._terminated(old, options)) is not None:
+            return marked if write.dry_run else self.objects.replace(kind.key("", name), marked), False
         _check_preconditions(kind, old, options)
         new = copied(old)
         metadata = new["metadata"]
         if options.finalizer and options.finalizer not in metadata.get("finalizers", ()):
             metadata["finalizers"] = [*metadata.get("finalizers", ()), options.finalizer]
-        waits = self.strategy(kind).prepare_for_delete(new) or bool(metadata.get("finalizers"))
+        waits = bool(metadata.get("finalizers"))
         stays = self._begin_deletion(kind, new, options.grace_s, waits=waits) or waits
         if write.dry_run:
             return new, not stays
@@ -185,7 +251,30 @@ class Registry:
         metadata.update(with_deletion(new, grace or 0, self.objects.wall_time)["metadata"])
         return bool(metadata["deletionGracePeriodSeconds"])
 
-    def _admit_into_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+    def _terminated(self, old: JSON, options: DeleteOptions) -> JSON | None:
+        """A namespace as a deletion leaves it; None where it can be deleted as other objects are.
+
+        Source: pkg/registry/core/namespace/storage/storage.go, ``Delete`` (kubernetes v1.34.4).
+        """
+        metadata = old["metadata"]
+        _check_precondition("UID", options.uid, metadata["uid"], metadata["name"])
+        _check_precondition("ResourceVersion", options.resource_version, metadata["resourceVersion"], metadata["name"])
+        if metadata.get("deletionTimestamp"):
+            return old if old["spec"].get("finalizers") else None
+        finalizers = list(metadata.get("finalizers") or ())
+        if options.finalizer and options.finalizer not in finalizers:
+            finalizers.append(options.finalizer)
+        marked = {**metadata, "deletionTimestamp": self.objects.wall_time.now()}
+        if finalizers:
+            marked["finalizers"] = finalizers
+        return {**old, "metadata": marked, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
+
+    def admit_into_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Check that something may be created in a namespace, be it a part of an object, as a Binding.
+
+        Raises:
+            StatusError: the namespace is not there, or is being terminated.
+        """
         if not kind.namespaced:
             return
         found = self.get(_NAMESPACES, "", namespace)
@@ -193,7 +282,7 @@ class Registry:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = StatusError.forbidden(kind.resource, name, why)
             cause = {
-                "reason": "NamespaceTerminating",
+                "reason": NAMESPACE_TERMINATING,
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
@@ -212,25 +301,33 @@ class Registry:
             raise StatusError.conflict(kind.resource, name, _MODIFIED)
 
 
-def _check_size(new: JSON) -> None:
-    """Refuse what etcd would. Its values are shorter than JSON, so only their texts are counted.
+def _sharing(new: Any, old: Any) -> Any:
+    """A value with those parts of another one that are equal to its own, as both are kept for watches.
 
-    Source: etcd server/etcdserver/v3_server.go, ``processInternalRaftRequestOnce``; server/embed/config.go,
-    ``DefaultMaxRequestBytes`` (v3.6.4).
+    Lists share what is before and behind the place where something was added, removed or changed.
     """
-    if _text_length(new) > _MOST_STORED_BYTES:
-        raise StatusError(500, "", "etcdserver: request is too large")
+    if new == old:
+        return old if type(new) is type(old) else new
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {name: _sharing(inner, old.get(name)) for name, inner in new.items()}
+    if not isinstance(new, list) or not isinstance(old, list):
+        return new
+    pairs = zip(new, old, strict=False)
+    begin = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(new), len(old)))
+    rest, most = zip(reversed(new), reversed(old), strict=False), min(len(new), len(old)) - begin
+    end = next((count for count, (one, other) in enumerate(rest) if count == most or one != other), most)
+    between = new[begin : len(new) - end]
+    if len(new) == len(old):
+        between = list(map(_sharing, between, old[begin : len(old) - end]))
+    return [*old[:begin], *between, *(old[-end:] if end else ())]
 
 
-def _text_length(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_text_length, value.values()))
-    return sum(map(_text_length, value)) if isinstance(value, list) else 0
+def _too_large() -> StatusError:
+    return StatusError(500, "", TOO_LARGE)
 
 
 def _refuse(kind: Kind, new: JSON, errors: list[FieldError]) -> None:
+    check_all_read()
     if errors:
         raise StatusError.invalid(kind.group_kind, new["metadata"].get("name", ""), errors)
 
@@ -253,81 +350,8 @@ def _check_preconditions(kind: Kind, old: JSON, options: DeleteOptions) -> None:
         raise StatusError.conflict(about, metadata["name"], why)
 
 
-class Strategy:
-    """The rules of one kind; as it stands, those of a kind without rules and without a status.
-
-    A hook may change the object called ``new``: it is the caller's own copy. ``old`` is what is stored and is never
-    changed; parts of it that go into ``new`` are copied. Hooks are called in the order in which they are written here.
-    """
-
-    allow_unconditional_update: bool = True
-    """An update without a resourceVersion replaces the stored object."""
-
-    allow_create_on_update: bool = False
-    """A PUT (or an apply) to a name that is free creates the object."""
-
-    empty: Mapping[str, Any] = {}
-    """What Go writes of an object of which nothing is set, beyond what its schema requires."""
-
-    def default(self, new: JSON) -> None:
-        """Fill in what the caller left out, as decoding does; at each write, before the hooks below."""
-
-    def prepare_for_create(self, new: JSON) -> None:
-        """Drop what a caller may not set, and set what the server decides. The name and namespace stand already."""
-
-    def validate(self, new: JSON) -> list[FieldError]:
-        """What is wrong with a new object, its metadata aside."""
-        return []
-
-    def prepare_for_update(self, new: JSON, old: JSON) -> None:
-        """Take back the changes that an update does not make, those of the status for example."""
-
-    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        """What an update may not change, or changes into something wrong."""
-        return self.validate(new)
-
-    def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
-        """Take back the changes that an update of the status does not make: all outside of ``status``."""
-        keep_all_but_status(new, old)
-
-    def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        """What is wrong with a new status."""
-        return []
-
-    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
-        """The texts of Warning headers; ``old`` is None where the object is new."""
-        return []
-
-    def grace_s(self, obj: JSON, requested: int | None) -> int | None:
-        """How many seconds an object that is to be deleted stays, so that others can end what it stands for.
-
-        Args:
-            obj: what is stored, not to be changed.
-            requested: what the caller asked for.
-
-        Returns:
-            None where the kind knows no graceful deletion; 0 for one that goes at once nevertheless.
-        """
-        return None
-
-    def prepare_for_delete(self, new: JSON) -> bool:
-        """Note in an object that it is to be deleted; whether it stays until what it stands for is cleaned up."""
-        return False
-
-
-def keep_status(new: JSON, old: JSON) -> None:
-    """Take back every change of the status."""
-    new.pop("status", None)
-    if "status" in old:
-        new["status"] = copied(old["status"])
-
-
-def keep_all_but_status(new: JSON, old: JSON) -> None:
-    """Take back every change outside of the status; who manages which field, and the version, stay the caller's."""
-    status = new.get("status")
-    kept = {name: new["metadata"][name] for name in ("managedFields", "resourceVersion") if name in new["metadata"]}
-    new.clear()
-    new.update(copied({name: value for name, value in old.items() if name != "status"}))
-    new["metadata"].update(kept)
-    if status is not None:
-        new["status"] = status
+def _check_precondition(part: str, wanted: str | None, found: str, name: str) -> None:
+    """Check what a deletion says of a namespace, which has words of its own for it."""
+    if wanted is not None and wanted != found:
+        why = f"Precondition failed: {part} in precondition: {wanted}, {part} in object meta: {found}"
+        raise StatusError.conflict(_NAMESPACES.resource, name, why)

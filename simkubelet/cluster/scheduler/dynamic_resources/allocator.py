@@ -17,6 +17,8 @@ from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
 from ....model.version import Difference, Version
+from ...cel.run import Effort
+from ...cel.values import ExhaustedError
 from .capacity import FreeCapacity, Shares
 from .constraints import Constraint, constraints_of
 from .counters import FreeCounters
@@ -24,7 +26,7 @@ from .pools import PASSES_OVER_POOLS, Device, DeviceID, Pool, Slices, gather_poo
 from .requests import AllocatorError, Request, claim_name, requests_of
 from .results import Chosen, allocation_result
 
-__all__ = ["AllocationTimeoutError", "Allocator", "InvalidPoolsError", "SchedulerPanicError"]
+__all__ = ["Allocator", "InvalidPoolsError", "SchedulerPanicError", "one_try"]
 
 _KEEPS_COUNTERS: Final = Difference(
     "a device that is refused for a taint or a constraint keeps its counters for the rest of the search on the node",
@@ -53,23 +55,24 @@ _LEAVES_OUT_USED_UP: Final = Difference(
 )
 _COUNTS_BY_REQUEST: Final = Difference(
     "the error of a claim for more devices than a result holds names the request that is one too many",
-    {"1.26": False, "1.37.1": True},
-    "k8s.io/dynamic-resource-allocation v0.37.0, v0.37.1, structured/internal/incubating/allocator_incubating.go, "
-    "``Allocate``",
+    {"1.26": False, "1.34.12": True, "1.35": False, "1.36.5": True, "1.37": False, "1.37.1": True},
+    "k8s.io/dynamic-resource-allocation v0.34.12, v0.35.8, v0.36.5, v0.37.0, v0.37.1, structured/internal/experimental/"
+    "allocator_experimental.go, structured/internal/incubating/allocator_incubating.go, ``Allocate``, ``allocateOne``",
 )
 
 Allocation: TypeAlias = dict[str, Any]
 
 _MOST_DEVICES: Final = 32
+_MOST_COST: Final = 10_000_000
+"""Of a try, in units of expressions: ten evaluations at their limit take some 10 s, which a real try has for a node."""
 _MOST_STEPS: Final = 200_000
+_STEP_COST: Final = 10
+"""In units of expressions, which take as long."""
 
 
-class AllocationTimeoutError(Exception):
-    """The search takes too long.
-
-    The real one is given 10 s for a node. Here it is a number of steps: they take less than a second, in which nothing
-    else of the cluster runs.
-    """
+def one_try() -> Effort:
+    """What the try of a pod may cost: a number of steps, so that it ends in the same way each time."""
+    return Effort(_MOST_COST)
 
 
 class InvalidPoolsError(Exception):
@@ -89,6 +92,7 @@ class Allocator:
         allocated: the devices that other claims have.
         release: the scheduler's.
         shares: the shares of devices that other claims have.
+        effort: what the try of the pod may still cost.
     """
 
     def __init__(
@@ -98,7 +102,9 @@ class Allocator:
         allocated: Collection[DeviceID],
         release: Version,
         shares: Shares | None = None,
+        effort: Effort | None = None,
     ) -> None:
+        self._effort = effort or one_try()
         self._shares = shares or Shares()
         self._classes = classes
         self._slices = slices
@@ -112,11 +118,11 @@ class Allocator:
 
         Raises:
             AllocatorError: a claim, a class or a pool is wrong.
-            AllocationTimeoutError: there is no answer yet.
+            ExhaustedError: there is no answer yet.
             InvalidPoolsError: nor has it, and a pool is invalid.
             SchedulerPanicError: the scheduler of this version would end here.
         """
-        search = _Search(self._classes, self._allocated, claims, self._release, self._shares)
+        search = _Search(self._classes, self._allocated, claims, self._release, self._shares, self._effort)
         search.look_at(gather_pools(self._slices, node, labels, self._release))
         chosen = search.run()
         if chosen is None:
@@ -132,7 +138,7 @@ class _Outcome(Enum):
     """There would be more devices than a result can hold: fewer are needed of an earlier request."""
 
 
-def _all_devices(request: Request, pools: Sequence[Pool], capacity: FreeCapacity) -> list[Device]:
+def _all_devices(request: Request, pools: Sequence[Pool], capacity: FreeCapacity, effort: Effort) -> list[Device]:
     """Which devices a request for all gets; that must be known before any is chosen."""
     found: list[Device] = []
     for pool in pools:
@@ -142,7 +148,7 @@ def _all_devices(request: Request, pools: Sequence[Pool], capacity: FreeCapacity
         found += [
             device
             for device in pool.devices
-            if request.selects(device) and pool.reaches(device) and capacity.fits(request, device)
+            if request.selects(device, effort) and pool.reaches(device) and capacity.fits(request, device)
         ]
     return found
 
@@ -157,7 +163,9 @@ class _Search:
         claims: Sequence[Mapping[str, Any]],
         release: Version,
         shares: Shares,
+        effort: Effort,
     ) -> None:
+        self._effort = effort
         self._capacity = FreeCapacity(shares)
         self._allocated = allocated
         self._claims = claims
@@ -186,7 +194,9 @@ class _Search:
                 for place, request in enumerate(alternatives):
                     if request.is_all:
                         is_mistaken = place == 1 and first.is_all and self._loses_alternative
-                        request.devices = first.devices if is_mistaken else _all_devices(request, pools, capacity)
+                        request.devices = (
+                            first.devices if is_mistaken else _all_devices(request, pools, capacity, self._effort)
+                        )
                         request.count = len(request.devices)
                 least = self._add(claim, least, alternatives)
             if least > _MOST_DEVICES:
@@ -273,7 +283,8 @@ class _Search:
         """Choose a device for a request where it is free, selected, and allowed by the constraints."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise AllocationTimeoutError
+            raise ExhaustedError
+        self._effort.spend(_STEP_COST)
         users = self._users[device.id]
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
         pool = self._pools[device.id]
@@ -299,7 +310,7 @@ class _Search:
 
     def _is_eligible(self, request: Request, device: Device, pool: Pool) -> bool:
         """Whether a device is one for a request at all. Selectors come first: they may fail for any device."""
-        return request.selects(device) and pool.reaches(device) and self._capacity.fits(request, device)
+        return request.selects(device, self._effort) and pool.reaches(device) and self._capacity.fits(request, device)
 
     def _satisfies(self, claim: int, request: Request, device: Device) -> bool:
         """Add a device to all constraints of a claim, or to none."""

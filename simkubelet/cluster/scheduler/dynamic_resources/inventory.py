@@ -12,12 +12,13 @@ from ....dra.pod_claims import DynamicResourcesError, allocation_results, owner_
 from ....model.resources import ResourceName
 from ....model.version import Version
 from ...objects.device_taint_rules import TAINT_RULES, tainted
-from ...objects.objects import JSON, Key, Objects, Verb, Written
+from ...objects.objects import JSON, Objects, Verb, Written
 from ..cluster_state import PodInfo
 from .binding_conditions import BindingError, is_overdue, is_ready
 from .capacity import KNOWS_SHARES, Shares
 from .extended_claims import classes_by_resource
 from .pools import DeviceID, Slices
+from .requests import claim_name
 
 __all__ = ["CLAIMS", "CLASSES", "SLICES", "Inventory"]
 
@@ -27,7 +28,7 @@ SLICES: Final = "resourceslices.resource.k8s.io"
 
 
 class Inventory:
-    """What there is; `take` takes what is written.
+    """Cache of claims, classes and slices; `take` applies a write.
 
     Attributes:
         version: the scheduler's.
@@ -44,7 +45,7 @@ class Inventory:
     """
 
     def __init__(self, objects: Objects, version: Version, *, serves_extended: bool = False) -> None:
-        self._objects = objects
+        self._wall_time = objects.wall_time
         self._serves_extended = serves_extended
         self.by_resource: dict[ResourceName, str] = {}
         self.version = version
@@ -52,9 +53,11 @@ class Inventory:
         self.allocated: set[DeviceID] = set()
         self._shared: dict[str, Mapping[str, Any]] = {}
         self.shares = Shares()
+        self._bodies = {body["metadata"]["name"]: body for body in objects.all_of(SLICES)}
         self._rules = {body["metadata"]["name"]: body for body in objects.all_of(TAINT_RULES)}
-        self.slices = Slices(tainted(body, self._rules.values()) for body in objects.all_of(SLICES))
-        for body in objects.all_of(CLAIMS):
+        self.slices = Slices(tainted(body, self._rules.values()) for body in self._bodies.values())
+        self._claims = {claim_name(body): body for body in objects.all_of(CLAIMS)}
+        for body in self._claims.values():
             self._count(body)
         for body in objects.all_of(CLASSES):
             self.classes[body["metadata"]["name"]] = body
@@ -69,7 +72,9 @@ class Inventory:
                     self.allocated.discard(_device(result))
                     if self._shared.pop(result.get("shareID", ""), None) is not None:
                         self.shares = Shares.of(self._shared.values())
+                self._claims.pop(claim_name(written.object), None)
                 if not is_gone:
+                    self._claims[claim_name(written.object)] = written.object
                     self._count(written.object)
             case "deviceclasses.resource.k8s.io":
                 self.classes.pop(written.key.name, None)
@@ -79,7 +84,9 @@ class Inventory:
             case "resourceslices.resource.k8s.io":
                 if written.before is not None:
                     self.slices.remove(written.before)
+                self._bodies.pop(written.key.name, None)
                 if not is_gone:
+                    self._bodies[written.key.name] = written.object
                     self.slices.put(tainted(written.object, self._rules.values()))
 
     def take_rule(self, written: Written) -> bool:
@@ -94,7 +101,7 @@ class Inventory:
         if new is not None:
             self._rules[written.key.name] = new
         changing = [rule for rule in (written.before, new) if rule is not None]
-        affected = [body for body in self._objects.all_of(SLICES) if tainted(body, changing) is not body]
+        affected = [body for body in self._bodies.values() if tainted(body, changing) is not body]
         for body in affected:
             self.slices.remove(body)
             self.slices.put(tainted(body, self._rules.values()))
@@ -119,7 +126,7 @@ class Inventory:
             DynamicResourcesError: one of them is not there, or not for this pod; the message is the scheduler's.
         """
         for each in pod_claims(pod.pod):
-            claim = self._objects.get(Key(CLAIMS, pod.namespace, each.claim))
+            claim = self._claims.get(f"{pod.namespace}/{each.claim}")
             if claim is None:
                 raise DynamicResourcesError(f'could not find ResourceClaim "{pod.namespace}/{each.claim}"')
             if claim["metadata"].get("deletionTimestamp"):
@@ -140,7 +147,7 @@ class Inventory:
     def is_given_up(self, claim: JSON) -> bool:
         """Whether the devices of a claim have failed before a pod was bound, or are not ready in time."""
         try:
-            return not is_ready(claim) and is_overdue(claim, self._objects.wall_time)
+            return not is_ready(claim) and is_overdue(claim, self._wall_time)
         except BindingError:
             return True
 

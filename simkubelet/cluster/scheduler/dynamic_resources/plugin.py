@@ -8,20 +8,22 @@ Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go (ku
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ....dra.pod_claims import DynamicResourcesError
 from ....model.version import Difference
+from ...cel.run import Effort
+from ...cel.values import ExhaustedError
 from ...objects.node_selection import matches_term
 from ...objects.objects import JSON
 from ..cluster_state import NodeInfo, PodInfo
 from ..refusals import Plugin, Refusal
-from .allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
+from .allocator import Allocator, InvalidPoolsError
 from .extended_claims import claim_for, left_to_claims
 from .inventory import Inventory
-from .requests import claim_name
+from .requests import AllocatorError, claim_name, devices_of
 
 __all__ = ["BoundClaim", "ClaimsCycle"]
 
@@ -31,6 +33,27 @@ _SAYS_WHAT_IT_LEAVES: Final = Difference(
     "plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.36.3, v1.37.2)",
 )
 
+_SCORES: Final = Difference(
+    "of the nodes that have devices for a pod's claims, those come first that serve requests by their first "
+    "alternatives",
+    {"1.26": False, "1.35": True},
+    "plugins/dynamicresources/dynamicresources.go, ``NormalizeScore``; scheduler/apis/config/v1/default_plugins.go, "
+    "``applyDynamicResources`` (kubernetes v1.34.4, v1.35.4)",
+)
+_NEEDS_ALL_UNALLOCATED: Final = Difference(
+    "a try ends with an error where several nodes would do for a pod of whose claims some have devices and some have "
+    "not",
+    {"1.26": False, "1.35": True, "1.35.6": False, "1.36": True, "1.36.2": False},
+    "plugins/dynamicresources/dynamicresources.go, ``Score``, ``computeScore`` (kubernetes v1.35.5, v1.35.6, v1.36.1, "
+    "v1.36.2)",
+)
+_TIME_ENDS_TRY: Final = Difference(
+    "a try ends with an error where a node takes too long to be searched for devices; before, the node refuses the pod",
+    {"1.26": False, "1.36": True},
+    "plugins/dynamicresources/dynamicresources.go, ``Filter`` (kubernetes v1.35.4, v1.36.3)",
+)
+
+_MOST_ALTERNATIVES: Final = 8
 _UNAVAILABLE: Final = "resourceclaim not available on the node"
 _NOT_ALL: Final = "cannot allocate all claims"
 _TIMED_OUT: Final = "timed out trying to allocate devices"
@@ -60,6 +83,7 @@ class ClaimsCycle:
     Args:
         pod: the pod.
         inventory: None where the plugin is off.
+        effort: what the try may cost.
 
     Attributes:
         is_off: whether there is no such plugin.
@@ -67,7 +91,8 @@ class ClaimsCycle:
         extended: the resources that the pod asks for and drivers serve, where the node has none -> their classes.
     """
 
-    def __init__(self, pod: PodInfo, inventory: Inventory | None) -> None:
+    def __init__(self, pod: PodInfo, inventory: Inventory | None, effort: Effort) -> None:
+        self._effort = effort
         self._pod = pod
         self._inventory = inventory
         self.is_off = inventory is None
@@ -120,6 +145,29 @@ class ClaimsCycle:
             claims.append(BoundClaim(own[0], next(allocations), own[1]))
         return tuple(claims)
 
+    def score_error(self) -> str:
+        """What ends the try where several nodes will do; empty where nothing does.
+
+        Source: ``computeScore`` (kubernetes v1.35.5).
+        """
+        if self._inventory is None or not _NEEDS_ALL_UNALLOCATED.at(self._inventory.version):
+            return ""
+        count, wanted = len(self._claims), self._wanted_count()
+        if wanted in (0, count + bool(self.extended)):
+            return ""
+        return f"number of allocations {wanted} is smaller than number of claims"
+
+    def scores(self, nodes: Iterable[NodeInfo]) -> dict[str, int]:
+        """Node -> how early the alternatives come that serve the claims there; empty where nothing is to be allocated.
+
+        Devices that a claim has already count alike for all nodes.
+
+        Source: ``Score``, ``computeScore`` (kubernetes v1.36.3).
+        """
+        if self._inventory is None or not _SCORES.at(self._inventory.version) or not self._wanted_count():
+            return {}
+        return {node.name: sum(map(_earliness, self.bound(node.name))) for node in nodes}
+
     def clear_up(self) -> tuple[tuple[str, ...], JSON | None]:
         """What is done about claims where no node will do: the text of it, and the claim to deallocate.
 
@@ -137,6 +185,10 @@ class ClaimsCycle:
                 return (_DEALLOCATED,), claim
         return (_STILL,) if is_told else (), None
 
+    def _wanted_count(self) -> int:
+        """How many claims are to be allocated, with the one for extended resources."""
+        return sum(not _allocation(claim) for claim in self._claims) + bool(self.extended)
+
     def _look_at_claims(self, inventory: Inventory) -> Refusal | None:
         """Source: ``PreFilter``."""
         try:
@@ -150,7 +202,16 @@ class ClaimsCycle:
         return None
 
     def _try_node(self, node: NodeInfo) -> Refusal | Sequence[JSON]:
-        """Source: ``Filter``."""
+        """Try to allocate the claims on a node.
+
+        Where the try has become too expensive, all nodes refuse the pod that would cost more, or the first one ends the
+        try. The real plugin has 10 s for each node.
+
+        Raises:
+            AllocatorError: the try ends with this error.
+
+        Source: ``Filter``, with the gate DRASchedulerFilterTimeout.
+        """
         away = {index for index, claim in enumerate(self._claims) if not self._is_available(claim, node)}
         wanted = [claim for claim in self._claims if not _allocation(claim)]
         if node.name in self._own:
@@ -158,11 +219,18 @@ class ClaimsCycle:
         found: Sequence[JSON] | None = ()
         if wanted and (inventory := self._inventory) is not None:
             allocator = Allocator(
-                inventory.classes, inventory.slices, inventory.allocated, inventory.version, inventory.shares
+                inventory.classes,
+                inventory.slices,
+                inventory.allocated,
+                inventory.version,
+                inventory.shares,
+                self._effort,
             )
             try:
                 found = allocator.allocate(wanted, node.name, node.labels)
-            except AllocationTimeoutError:
+            except ExhaustedError:
+                if _TIME_ENDS_TRY.at(inventory.version):
+                    raise AllocatorError(f"node {node.name}: {_TIMED_OUT}") from None
                 return _refusal(_TIMED_OUT)
             except InvalidPoolsError as error:
                 return _refusal(str(error))
@@ -191,6 +259,18 @@ def _check_classes(claim: Mapping[str, Any], inventory: Inventory) -> None:
             if each.get("deviceClassName") not in inventory.classes:
                 text = f"request {name}: device class {each.get('deviceClassName', '')} does not exist"
                 raise DynamicResourcesError(text)
+
+
+def _earliness(bound: BoundClaim) -> int:
+    """Points for each alternative that serves a request of a claim: 8 for a first one, 7 for a second."""
+    allocation = _allocation(bound.claim) if bound.allocation is None else bound.allocation
+    served = {result["request"] for result in (allocation or {}).get("devices", {}).get("results") or ()}
+    return sum(
+        _MOST_ALTERNATIVES - place
+        for request in devices_of(bound.claim).get("requests") or ()
+        for place, each in enumerate(request.get("firstAvailable") or ())
+        if f"{request['name']}/{each['name']}" in served
+    )
 
 
 def _allocation(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:

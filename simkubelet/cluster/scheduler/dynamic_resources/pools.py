@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ....model.resources import parse_quantity
 from ....model.version import Difference, Version
+from ...cel.run import Effort
 from ...objects.device_selector import DeviceView, compiled_selector, device_view
 from ...objects.node_selection import matches_term
 
@@ -107,7 +108,7 @@ class Device:
         self.slice = of_slice
         self._answers: dict[str, bool] = {}
 
-    def matches(self, expression: str, release: Version) -> bool:
+    def matches(self, expression: str, release: Version, effort: Effort) -> bool:
         """Whether an expression in CEL selects it for the scheduler of a release.
 
         The answer is kept, as a device of a slice never changes.
@@ -115,12 +116,14 @@ class Device:
         Raises:
             CompileError: it is no expression.
             SelectorError: it cannot be evaluated for this device.
+            ExhaustedError: the answer is not known, and the search for devices has no more effort for it.
         """
         known = self._answers.get(expression)
         if known is None:
             if len(self._answers) == _MOST_ANSWERS:
                 self._answers.clear()
-            known = compiled_selector(expression, release=release).matches(self._view)
+            selector = effort.prepared(expression, partial(compiled_selector, release=release))
+            known = selector.matches(self._view, effort)
             self._answers[expression] = known
         return known
 

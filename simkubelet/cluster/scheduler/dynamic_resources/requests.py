@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ....model.version import Difference, Version
+from ...cel.run import Effort
 from ...objects.device_selector import CompileError, SelectorError
 from ...objects.node_selection import tolerates
-from .pools import KNOWS_CONDITIONS, Device
+from .pools import KNOWS_CONDITIONS, Device, DeviceID
 
 __all__ = ["AllocatorError", "Request", "claim_name", "devices_of", "requests_of"]
 
@@ -64,6 +65,7 @@ class Request:
         self.is_all = (spec.get("allocationMode") or "ExactCount") == "All"
         self.count = int(spec.get("count") or 1)
         self.devices: list[Device] = []
+        self._selected: dict[DeviceID, bool] = {}
         self.tolerations: Sequence[Mapping[str, Any]] = spec.get("tolerations") or ()
         self.capacity: Mapping[str, str] = (spec.get("capacity") or {}).get("requests") or {}
         self._selectors: Sequence[Mapping[str, Any]] = spec.get("selectors") or ()
@@ -94,24 +96,34 @@ class Request:
     def error(self, text: str, place: str = "") -> AllocatorError:
         return AllocatorError(f"claim {self._claim}, request {self.name}{place}: {text}")
 
-    def selects(self, device: Device) -> bool:
-        """Whether the selectors of the class and of the request take a device.
+    def selects(self, device: Device, effort: Effort) -> bool:
+        """Whether the selectors of the class and of the request take a device; each is asked once.
 
         Raises:
             AllocatorError: one of them cannot say.
+            ExhaustedError: the search ends before.
+
+        Source: allocator_experimental.go, ``deviceMatchesRequest``.
         """
+        known = self._selected.get(device.id)
+        if known is None:
+            known = self._selected[device.id] = self._ask(device, effort)
+        return known
+
+    def _ask(self, device: Device, effort: Effort) -> bool:
         if device.binding_conditions and not KNOWS_CONDITIONS.at(self._release):
             return False
         of_class = (self.device_class.get("spec") or {}).get("selectors") or ()
         name = f"class {self.device_class['metadata']['name']}"
-        return self._all_match(of_class, device, name) and self._all_match(
-            self._selectors, device, f"claim {self._claim}"
+        return self._all_match(of_class, device, name, effort) and self._all_match(
+            self._selectors, device, f"claim {self._claim}", effort
         )
 
-    def _all_match(self, selectors: Sequence[Mapping[str, Any]], device: Device, whose: str) -> bool:
+    def _all_match(self, selectors: Sequence[Mapping[str, Any]], device: Device, whose: str, effort: Effort) -> bool:
         for number, selector in enumerate(selectors):
+            effort.spend()
             try:
-                if not device.matches(selector["cel"]["expression"], self._release):
+                if not device.matches(selector["cel"]["expression"], self._release, effort):
                     return False
             except CompileError as error:
                 raise AllocatorError(f"{whose}: selector #{number}: CEL compile error: {error}") from None

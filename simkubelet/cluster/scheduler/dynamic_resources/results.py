@@ -17,6 +17,13 @@ from .requests import Request
 
 __all__ = ["Chosen", "allocation_result"]
 
+_NAMES_REQUESTS_OF_CLASS: Final = Difference(
+    "an allocation has the configuration of a class once, with the requests that have the class; before, once for each "
+    "of them and without names, so for all",
+    {"1.26": False, "1.34.2": True},
+    "k8s.io/dynamic-resource-allocation v0.34.0, v0.34.2, structured/internal/experimental/allocator_experimental.go, "
+    "structured/internal/incubating/allocator_incubating.go, ``Allocate``, ``requestName``",
+)
 _IS_FOR_ALL: Final = Difference(
     "an allocation has each configuration of a claim once, and none that is for all requests names them",
     {"1.26": False, "1.37": True},
@@ -84,7 +91,7 @@ def allocation_result(
     selected = list(by_name.values())
     devices: dict[str, Any] = {"results": [each.as_json(release) for each in chosen]}
     is_for_all = _IS_FOR_ALL.at(release)
-    if config := [*_class_config(selected), *_claim_config(claim, selected, once=is_for_all)]:
+    if config := [*_class_config(selected, release), *_claim_config(claim, selected, once=is_for_all)]:
         devices["config"] = [_without_all(each, selected) for each in config] if is_for_all else config
     result: dict[str, Any] = {"devices": devices}
     if (selector := _node_selector(chosen, node)) is not None:
@@ -92,8 +99,13 @@ def allocation_result(
     return result
 
 
-def _class_config(selected: Sequence[Request]) -> Iterator[dict[str, Any]]:
-    """The configuration of each class, once, with the requests that have the class."""
+def _class_config(selected: Sequence[Request], release: Version) -> Iterator[dict[str, Any]]:
+    """The configuration of each class, with the requests that have the class."""
+    if not _NAMES_REQUESTS_OF_CLASS.at(release):
+        for request in selected:
+            for config in (request.device_class.get("spec") or {}).get("config") or ():
+                yield {"source": "FromClass", **config}
+        return
     by_class: dict[str, list[Request]] = {}
     for request in selected:
         by_class.setdefault(request.device_class["metadata"]["name"], []).append(request)

@@ -14,8 +14,8 @@ from typing import Final
 from ....model.resources import canonical_quantity, parse_quantity
 from ....model.version import Difference
 from ...api.errors import FieldError
+from ..rules import Rules
 from .fields import COUNTED_FIRST, Fields, validate_set
-from .rules import Rules
 
 __all__ = ["validate_capacity"]
 

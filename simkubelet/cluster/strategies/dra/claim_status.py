@@ -17,7 +17,9 @@ from ....golang.text import quoted
 from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_qualified_name
-from ..scheduling_validation import validate_node_selector
+from ..internal_form import internal
+from ..pod.scheduling import validate_node_selector
+from ..rules import Rules
 from .device_names import validate_driver_name, validate_label, validate_pool_name, validate_uid
 from .fields import (
     CONFIGS_AT_MOST,
@@ -30,9 +32,7 @@ from .fields import (
     validate_skipped,
     validate_toleration,
 )
-from .internal_form import internal
 from .requests import RequestNames, request_names, validate_request_name, validate_requests_of
-from .rules import Rules
 
 __all__ = ["CONDITIONS_AT_MOST", "allocated_devices", "device_key", "validate_claim_status", "validate_conditions"]
 
@@ -222,17 +222,18 @@ def _validate_device(rules: Rules, device: Fields, path: str, allocated: Collect
 def validate_conditions(rules: Rules, conditions: Sequence[Fields], path: str) -> list[FieldError]:
     """Conditions of an object, as ``metav1.Condition`` has them."""
     errors: list[FieldError] = []
-    types = [condition.get("type") or "" for condition in conditions]
+    known: set[str] = set()
     for place, condition in enumerate(conditions):
-        where = f"{path}[{place}]"
+        where, kind = f"{path}[{place}]", condition.get("type") or ""
         has_place_only = rules.of(_MISSING_IN_CONDITIONS)
-        if types[place] in types[:place]:
-            errors.append(FieldError.duplicate(where if has_place_only else f"{where}.type", types[place]))
-        if not types[place] and has_place_only:
+        if kind in known:
+            errors.append(FieldError.duplicate(where if has_place_only else f"{where}.type", kind))
+        known.add(kind)
+        if not kind and has_place_only:
             errors.append(FieldError.required(f"{where}.type", "is required"))
         else:
-            faults = is_qualified_name(types[place], rules.release)
-            errors += [FieldError.invalid(f"{where}.type", types[place], fault) for fault in faults]
+            faults = is_qualified_name(kind, rules.release)
+            errors += [FieldError.invalid(f"{where}.type", kind, fault) for fault in faults]
         errors += _validate_condition(rules, condition, where)
     return errors
 

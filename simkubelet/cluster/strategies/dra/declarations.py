@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from ...api.errors import FieldError
+from ..rules import Rules
 from .declared_formats import (
     check_driver,
     check_extended_resource,
@@ -21,7 +22,6 @@ from .declared_formats import (
     check_share,
     check_short_name,
 )
-from .rules import Rules
 
 __all__ = ["DECLARED", "DECLARED_V1BETA1", "ONE_OF", "Declared"]
 

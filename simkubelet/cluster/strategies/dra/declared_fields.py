@@ -18,9 +18,9 @@ from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.device_versions import from_v1
 from ...objects.objects import JSON
+from ..internal_form import in_order
+from ..rules import Rules
 from .declarations import DECLARED, DECLARED_V1BETA1, ONE_OF, Declared
-from .internal_form import in_order
-from .rules import Rules
 
 __all__ = ["with_declared"]
 

@@ -12,7 +12,7 @@ from typing import Final
 from ...api.errors import FieldError
 from ...api.registry.names import is_c_identifier, is_caseless_subdomain, is_dns_label, is_dns_subdomain
 from ...api.registry.names import is_qualified_name as is_label_key
-from .rules import Rules
+from ..rules import Rules
 
 __all__ = [
     "check_driver",

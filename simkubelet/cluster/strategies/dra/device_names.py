@@ -13,7 +13,7 @@ from ....golang.text import quoted
 from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_c_identifier, is_dns_label, is_dns_subdomain
-from .rules import Rules
+from ..rules import Rules
 
 __all__ = [
     "validate_driver_name",

@@ -19,9 +19,9 @@ from ...api.registry.names import (
     is_label_value,
     is_qualified_name,
 )
-from ...objects.device_selector import exceeds_cost_limit, expression_refusal
+from ...objects.selector_verdicts import Asked, verdict_on
+from ..rules import Rules
 from .device_names import validate_driver_name
-from .rules import Rules
 
 __all__ = [
     "CAPACITY",
@@ -168,11 +168,10 @@ def _validate_selector(rules: Rules, selector: Fields, path: str) -> list[FieldE
     expression = cel.get("expression") or ""
     if len(expression.encode()) > _EXPRESSION_AT_MOST:
         return [FieldError.too_long(f"{path}.cel.expression", _EXPRESSION_AT_MOST)]
-    functions, knows_sharing = rules.of(_LIST_FUNCTIONS), CAPACITY in rules.gates
-    refusal = expression_refusal(expression, release=rules.release, knows_sharing=knows_sharing, functions=functions)
-    if refusal is not None:
-        return [FieldError.invalid(f"{path}.cel.expression", expression, refusal)]
-    if exceeds_cost_limit(expression, release=rules.release, knows_sharing=knows_sharing):
+    verdict = verdict_on(Asked(expression, rules.release, CAPACITY in rules.gates, rules.of(_LIST_FUNCTIONS)))
+    if verdict.refusal is not None:
+        return [FieldError.invalid(f"{path}.cel.expression", expression, verdict.refusal)]
+    if verdict.is_too_costly:
         return [FieldError.forbidden(f"{path}.cel.expression", "too complex, exceeds cost limit")]
     return []
 
@@ -256,15 +255,18 @@ def validate_binding_conditions(rules: Rules, fields: Fields, path: str) -> list
     names = ("bindingConditions", "bindingFailureConditions")
     found: list[Sequence[str]] = [fields.get(name) or () for name in names]
     wanted, failures = found
+    of_binding = {*wanted}
     errors: list[FieldError] = []
     for name, conditions in zip(names, found, strict=True):
         errors += validate_list(rules, conditions, _CONDITIONS_AT_MOST, partial(_validate_key, rules), f"{path}.{name}")
     for name, conditions in zip(names, found, strict=True):
+        known: set[str] = set()
         for place, condition in enumerate(conditions):
             where = f"{path}.{name}[{place}]"
-            if condition in conditions[:place]:
+            if condition in known:
                 errors.append(FieldError.duplicate(where, condition))
-            if conditions is failures and condition in wanted:
+            known.add(condition)
+            if conditions is failures and condition in of_binding:
                 why = "bindingFailureConditions must not overlap with bindingConditions"
                 errors.append(FieldError.invalid(where, condition, why))
     first, second = names

@@ -9,13 +9,13 @@ resourceslice}/strategy.go (kubernetes v1.34.4, v1.35.4, v1.36.3, v1.37.2); pkg/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from ....dra.pod_claims import allocation_results
 from ....model.version import EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ...objects.objects import JSON
-from .rules import Rules
+from ..rules import Places, Rules, drop, has_any
 
 __all__ = [
     "DEVICE_STATUS",
@@ -65,8 +65,6 @@ _BY_GATE: Final = {
     _CAPACITY: _LATER,
     _BINDING: _LATER,
 }
-_Places: TypeAlias = Iterable[tuple[JSON, Sequence[str]]]
-"""Parts of an object, and the names of a gate's fields in each."""
 
 
 def gates_of(release: Version, chosen: Mapping[str, bool]) -> frozenset[str]:
@@ -83,9 +81,9 @@ def drop_spec_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
         if gate == _TAINTS_GATE and not rules.of(_PARTS_APART):
             continue
         if gate not in rules.gates and not (old is not None and is_in_use(rules, gate, old)):
-            _drop(places(new))
+            drop(places(new))
             if gate == _CAPACITY and rules.of(_PARTS_APART):
-                _drop(_distinct_attributes(new))
+                drop(_distinct_attributes(new))
 
 
 def drop_status_fields(rules: Rules, new: JSON, old: JSON) -> None:
@@ -93,9 +91,9 @@ def drop_status_fields(rules: Rules, new: JSON, old: JSON) -> None:
     for gate, places in _IN_STATUS.items():
         if _is_on(rules, gate, needs_status=not rules.of(_PARTS_APART)) or is_in_use(rules, gate, old):
             continue
-        _drop(places(new))
+        drop(places(new))
         if gate == _BINDING and not rules.of(_PARTS_APART):
-            _drop(_allocation_time(new))
+            drop(_allocation_time(new))
 
 
 def drop_class_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
@@ -118,32 +116,22 @@ def drop_slice_fields(rules: Rules, new: JSON, old: JSON | None) -> None:
         ("DRAPartitionableDevicesType", _partition_type),
         (_OPTIONAL, _operations_of_slice),
     ):
-        if not _is_on(rules, gate, needs_status=True) and not (old is not None and _has_any(places(old))):
-            _drop(places(new))
+        if not _is_on(rules, gate, needs_status=True) and not (old is not None and has_any(places(old))):
+            drop(places(new))
 
 
 def is_in_use(rules: Rules, gate: str, claim: JSON) -> bool:
     """Whether a ResourceClaim has fields of a gate."""
-    if gate == _CAPACITY and _has_any(_distinct_attributes(claim)):
+    if gate == _CAPACITY and has_any(_distinct_attributes(claim)):
         return True
-    if gate == _BINDING and not rules.of(_PARTS_APART) and _has_any(_allocation_time(claim)):
+    if gate == _BINDING and not rules.of(_PARTS_APART) and has_any(_allocation_time(claim)):
         return True
-    return any(_has_any(fields[gate](claim)) for fields in (_IN_SPEC, _IN_STATUS) if gate in fields)
+    return any(has_any(fields[gate](claim)) for fields in (_IN_SPEC, _IN_STATUS) if gate in fields)
 
 
 def _is_on(rules: Rules, gate: str, *, needs_status: bool) -> bool:
     """Whether a gate is on; that of binding conditions, in some places, with that of the status of devices."""
     return gate in rules.gates and not (needs_status and gate == _BINDING and DEVICE_STATUS not in rules.gates)
-
-
-def _drop(places: _Places) -> None:
-    for part, names in places:
-        for name in names:
-            part.pop(name, None)
-
-
-def _has_any(places: _Places) -> bool:
-    return any(part.get(name) not in (None, []) for part, names in places for name in names)
 
 
 def _claim_devices(claim: JSON) -> JSON:
@@ -155,27 +143,27 @@ def _requests(claim: JSON) -> Sequence[JSON]:
     return _claim_devices(claim).get("requests") or ()
 
 
-def _alternatives(claim: JSON) -> _Places:
+def _alternatives(claim: JSON) -> Places:
     return [(request, ("firstAvailable",)) for request in _requests(claim)]
 
 
-def _admin_access(claim: JSON) -> _Places:
+def _admin_access(claim: JSON) -> Places:
     return [(request["exactly"], ("adminAccess",)) for request in _requests(claim) if request.get("exactly")]
 
 
-def _granted_access(claim: JSON) -> _Places:
+def _granted_access(claim: JSON) -> Places:
     return [(result, ("adminAccess",)) for result in allocation_results(claim)]
 
 
-def _device_status(claim: JSON) -> _Places:
+def _device_status(claim: JSON) -> Places:
     return [(claim.get("status") or {}, ("devices",))]
 
 
-def _allocation_time(claim: JSON) -> _Places:
+def _allocation_time(claim: JSON) -> Places:
     return [((claim.get("status") or {}).get("allocation") or {}, ("allocationTimestamp",))]
 
 
-def _claim_conditions(claim: JSON) -> _Places:
+def _claim_conditions(claim: JSON) -> Places:
     names = ("bindingConditions", "bindingFailureConditions")
     return [(result, names) for result in allocation_results(claim)]
 
@@ -187,23 +175,23 @@ def _choices(claim: JSON) -> Iterator[JSON]:
         yield from request.get("firstAvailable") or ()
 
 
-def _tolerations(claim: JSON) -> _Places:
+def _tolerations(claim: JSON) -> Places:
     return [(choice, ("tolerations",)) for choice in _choices(claim)]
 
 
-def _derived_attributes(claim: JSON) -> _Places:
+def _derived_attributes(claim: JSON) -> Places:
     return [(choice, ("derivedAttributes",)) for choice in _choices(claim)]
 
 
-def _operations_of_results(claim: JSON) -> _Places:
+def _operations_of_results(claim: JSON) -> Places:
     return [(result, ("skipNodeOperations",)) for result in allocation_results(claim)]
 
 
-def _asked_capacity(claim: JSON) -> _Places:
+def _asked_capacity(claim: JSON) -> Places:
     return [(choice, ("capacity",)) for choice in _choices(claim)]
 
 
-def _distinct_attributes(claim: JSON) -> _Places:
+def _distinct_attributes(claim: JSON) -> Places:
     return [(constraint, ("distinctAttribute",)) for constraint in _claim_devices(claim).get("constraints") or ()]
 
 
@@ -218,11 +206,11 @@ def _slice_devices(slice_: JSON) -> Sequence[JSON]:
     return (slice_.get("spec") or {}).get("devices") or ()
 
 
-def _taints(slice_: JSON) -> _Places:
+def _taints(slice_: JSON) -> Places:
     return [(device, ("taints",)) for device in _slice_devices(slice_)]
 
 
-def _partitions(slice_: JSON) -> _Places:
+def _partitions(slice_: JSON) -> Places:
     of_device = ("consumesCounters", "nodeName", "nodeSelector", "allNodes")
     return [
         (slice_["spec"], ("sharedCounters", "perDeviceNodeSelection")),
@@ -230,7 +218,7 @@ def _partitions(slice_: JSON) -> _Places:
     ]
 
 
-def _device_conditions(slice_: JSON) -> _Places:
+def _device_conditions(slice_: JSON) -> Places:
     names = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
     return [(device, names) for device in _slice_devices(slice_)]
 
@@ -248,7 +236,7 @@ def _compatibility(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
             yield consumed, ("compatibilityGroups",)
 
 
-def _node_resources(slice_: JSON) -> _Places:
+def _node_resources(slice_: JSON) -> Places:
     names = ("nodeAllocatableResourceMappings", "nodeAllocatableResources")
     return [(device, names) for device in _slice_devices(slice_)]
 
@@ -259,15 +247,15 @@ def _lists_of_values(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
             yield attribute, ("bools", "ints", "strings", "versions")
 
 
-def _partition_type(slice_: JSON) -> _Places:
+def _partition_type(slice_: JSON) -> Places:
     return [(slice_["spec"], ("partitionTypeAttribute",))]
 
 
-def _operations_of_slice(slice_: JSON) -> _Places:
+def _operations_of_slice(slice_: JSON) -> Places:
     return [(slice_["spec"], ("skipNodeOperations",))]
 
 
-_IN_SPEC: Final[Mapping[str, Callable[[JSON], _Places]]] = {
+_IN_SPEC: Final[Mapping[str, Callable[[JSON], Places]]] = {
     "DRAPrioritizedList": _alternatives,
     _TAINTS_GATE: _tolerations,
     "DRAAdminAccess": _admin_access,
@@ -275,7 +263,7 @@ _IN_SPEC: Final[Mapping[str, Callable[[JSON], _Places]]] = {
     _DERIVED: _derived_attributes,
 }
 """Gate -> its fields in the spec of a claim, in the order in which they are dropped."""
-_IN_STATUS: Final[Mapping[str, Callable[[JSON], _Places]]] = {
+_IN_STATUS: Final[Mapping[str, Callable[[JSON], Places]]] = {
     DEVICE_STATUS: _device_status,
     "DRAAdminAccess": _granted_access,
     _CAPACITY: _consumed_capacity,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...api.errors import FieldError
+from ..internal_form import internal
+from ..rules import Rules
 from .device_names import validate_full_name
 from .fields import Fields
-from .internal_form import internal
-from .rules import Rules
 
 __all__ = ["validate_partition_type"]
 

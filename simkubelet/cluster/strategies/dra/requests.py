@@ -14,7 +14,9 @@ from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.metadata import validate_annotations
 from ...api.registry.names import is_dns_subdomain
-from ..scheduling_validation import validate_labels
+from ..internal_form import METADATA_FIELDS
+from ..pod.scheduling import validate_labels
+from ..rules import Rules
 from .device_names import validate_full_name, validate_label
 from .fields import (
     CAPACITY,
@@ -27,8 +29,6 @@ from .fields import (
     validate_set,
     validate_toleration,
 )
-from .internal_form import METADATA_FIELDS
-from .rules import Rules
 
 __all__ = [
     "RequestNames",

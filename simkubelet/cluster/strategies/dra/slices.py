@@ -12,7 +12,9 @@ from typing import Final
 
 from ....model.version import Difference
 from ...api.errors import FieldError
-from ..scheduling_validation import validate_node_selector
+from ..internal_form import internal
+from ..pod.scheduling import validate_node_selector
+from ..rules import Rules
 from .capacity import validate_capacity
 from .device_names import validate_driver_name, validate_label, validate_name, validate_pool_name, validate_subdomain
 from .fields import (
@@ -25,10 +27,8 @@ from .fields import (
     validate_skipped,
     validate_taint,
 )
-from .internal_form import internal
 from .node_resources import validate_node_resources
 from .partition_types import validate_partition_type
-from .rules import Rules
 
 __all__ = ["validate_slice_spec"]
 

@@ -14,8 +14,10 @@ from ....golang.text import quoted
 from ....model.resources import is_extended_resource
 from ....model.version import Difference
 from ...api.errors import FieldError
-from ...api.registry.registry import Strategy, keep_all_but_status, keep_status
+from ...api.registry.strategy import Strategy, keep_all_but_status, keep_status
 from ...objects.objects import JSON, Key, Objects
+from ..internal_form import METADATA_FIELDS, internal
+from ..rules import Rules
 from .claim_status import allocated_devices, device_key, validate_claim_status
 from .declared_fields import with_declared
 from .fields import CONFIGS_AT_MOST, validate_configuration, validate_list, validate_selectors
@@ -27,9 +29,7 @@ from .gates import (
     drop_status_fields,
     is_in_use,
 )
-from .internal_form import METADATA_FIELDS, internal
 from .requests import validate_claim_spec, validate_template_spec
-from .rules import Rules
 from .slices import validate_slice_spec
 from .taint_rules import DeviceTaintRuleStrategy
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from ...api.errors import FieldError
-from ...api.registry.registry import Strategy, keep_status
+from ...api.registry.strategy import Strategy, keep_status
 from ...objects.objects import JSON, WallTime
+from ..rules import Rules
 from .claim_status import CONDITIONS_AT_MOST, validate_conditions
 from .device_names import validate_driver_name, validate_label, validate_pool_name
 from .fields import validate_taint
-from .rules import Rules
 
 __all__ = ["DeviceTaintRuleStrategy"]
 

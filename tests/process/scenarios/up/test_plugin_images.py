@@ -17,12 +17,19 @@ from scenarios.story.specs import NodeSpec, PluginSpec
 from scenarios.trace.events import PluginExited, PluginStarted
 from scenarios.trace.trace import Trace
 from scenarios.up.plugin_images import BUNDLED_IMAGES, PluginImages
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.pod import Pod, pod_from_manifest
-from simkubelet.runtime.container_runtime import BookKeepingContainer, BookKeepingRuntime, ExitStatus
-from tests.support.patience import until
+from simkubelet.runtime.container_runtime import (
+    BookKeepingContainer,
+    BookKeepingRuntime,
+    ContainerStartError,
+    ExitStatus,
+)
+from tests.support.patience import LIMIT_S, until
+from tests.support.plugin_kubelet import FakeKubelet
 
 NO_DEVICES = DeviceRunOptions(envs={}, mounts=(), devices=(), annotations=(), cdi_devices=())
 SHELL = PluginSpec(name="shell", command=("sh", "-c"))
@@ -43,8 +50,10 @@ def a_pod(image: str, *args: str, **env: str) -> Pod:
         "image": image,
         "args": list(args),
         "env": [{"name": name, "value": value} for name, value in env.items()],
+        "volumeMounts": [{"name": "sockets", "mountPath": DEVICE_PLUGIN_PATH}],
     }
-    return pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [container]}})
+    volume = {"name": "sockets", "hostPath": {"path": DEVICE_PLUGIN_PATH}}
+    return pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [container], "volumes": [volume]}})
 
 
 def images(
@@ -60,6 +69,14 @@ def images(
         Trace() if trace is None else trace,
         spawn_process,
     )
+
+
+def with_volume(pod: Pod, path: str, **mount: str) -> Pod:
+    """A pod with another volume than its own, of a folder of the node."""
+    manifest = copy.deepcopy(dict(pod.manifest))
+    manifest["spec"]["volumes"] = [{"name": "other", "hostPath": {"path": path}}]
+    manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "other", **mount}]
+    return pod_from_manifest(manifest)
 
 
 def with_command(pod: Pod, *command: str) -> Pod:
@@ -179,15 +196,180 @@ async def test_container_of_a_bundled_plugin_is_forked(node: SimNode) -> None:
         node, BUNDLED_IMAGES, BookKeepingRuntime(), RealClock(), lambda *_: None, Trace(), forks.spawn
     )
     pod = a_pod("simkubelet/gopher:v1", NAME="plugin")
-    # Without it the plugin ends by itself.
+    # Without it, and without a kubelet within five seconds, the plugin ends by itself.
     (node.root / "etc" / "gophers").mkdir(parents=True)
+    async with FakeKubelet(node.plugin_folder) as kubelet:
+        container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
+        await kubelet.registration()
+
+        assert forks._server is not None
+        assert await container.stop(grace_s=LIMIT_S) == ExitStatus.of(0)
+    await forks.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/run/prometheus", {"mountPath": DEVICE_PLUGIN_PATH}),
+        ("/var/lib/kubelet/pod-resources", {"mountPath": "/var/lib/kubelet/pod-resources"}),
+        ("/var/lib", {"mountPath": "/var/lib", "subPath": "other"}),
+    ],
+)
+@pytest.mark.parametrize("plugin", [SHELL, BUNDLED_IMAGES["simkubelet/gopher"]], ids=["foreign", "bundled"])
+async def test_plugin_without_the_volume_finds_no_folder_of_sockets(
+    node: SimNode, plugin: PluginSpec, path: str, mount: dict[str, str]
+) -> None:
+    args = [f"ls {DEVICE_PLUGIN_PATH}"] if plugin is SHELL else []
+    pod = with_volume(a_pod("example.com/plugin", *args), path, **mount)
+    (node.root / "etc" / "gophers").mkdir(parents=True)
+
+    container = await images(node, plugin).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert (await container.wait()).code == 2
+    assert DEVICE_PLUGIN_PATH in log_of(node, pod)
+    assert "no such file or directory" in log_of(node, pod).lower()
+
+
+@pytest.mark.parametrize(
+    ("path", "mount", "seen"),
+    [
+        ("/var/lib/kubelet/device-plugins/", {"mountPath": "/sockets/"}, "/sockets"),
+        ("/var/lib/kubelet", {"mountPath": "/var/lib/kubelet"}, DEVICE_PLUGIN_PATH),
+        ("/", {"mountPath": "/var/lib", "subPath": "var/lib"}, DEVICE_PLUGIN_PATH),
+    ],
+)
+async def test_plugin_finds_the_folder_of_sockets_where_a_volume_shows_it(
+    node: SimNode, path: str, mount: dict[str, str], seen: str
+) -> None:
+    (node.plugin_folder / "kubelet.sock").touch()
+    pod = with_volume(a_pod("example.com/plugin", f"ls {seen}"), path, **mount)
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert await container.wait() == ExitStatus.of(0)
+    assert log_of(node, pod) == "kubelet.sock\n"
+
+
+@pytest.fixture
+def decoy(tmp_path: Path) -> Path:
+    """A folder of the host with a secret, and with programs and modules that leave a file ``ran`` when they run."""
+    folder = tmp_path / "decoy"
+    folder.mkdir()
+    (folder / "secret").write_text("key: [s3cret\n")
+    for name in ("setpriv", "nvidia-cuda-mps-control"):
+        (folder / name).write_text(f"#!/bin/sh\n: >'{folder}/ran'\n")
+        (folder / name).chmod(0o755)
+    (folder / "sitecustomize.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    return folder
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+LOADED = {"PYTHONPATH": "{decoy}", "PYTHONHOME": "{decoy}", "PATH": "{decoy}", "LD_PRELOAD": "{decoy}/no.so"}
+
+
+@pytest.mark.parametrize("is_forked", [True, False], ids=["forked", "executed"])
+@pytest.mark.parametrize("padding", [0, 4096], ids=["short", "long"])
+async def test_variables_of_a_container_load_nothing_into_a_bundled_plugin(
+    node: SimNode, decoy: Path, is_forked: bool, padding: int
+) -> None:
+    forks = PluginForks()
+    spawn = forks.spawn if is_forked else spawn_process
+    runtime = PluginImages(node, BUNDLED_IMAGES, BookKeepingRuntime(), RealClock(), lambda *_: None, Trace(), spawn)
+    (node.root / "etc" / "gophers").mkdir(parents=True)
+    env = {name: text.format(decoy=decoy) for name, text in LOADED.items()}
+    pod = a_pod("simkubelet/gopher", **env, SIMKUBELET_PLUGIN="", PADDING="x" * padding)
+
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
-    # It logs when it has handlers of signals.
     await until(lambda: log_of(node, pod) != "")
 
-    assert forks._server is not None
     assert await container.stop(grace_s=10) == ExitStatus.of(0)
+    assert "preload" not in log_of(node, pod)
+    assert not (decoy / "ran").exists()
     await forks.close()
+
+
+async def test_variables_of_a_container_are_obeyed_only_in_the_view_of_a_foreign_plugin(
+    node: SimNode, decoy: Path
+) -> None:
+    env = {name: text.format(decoy=decoy) for name, text in LOADED.items() if name != "PATH"}
+    pod = a_pod("example.com/plugin", "exit 0", **env)
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert await container.wait() == ExitStatus.of(0)
+    # The loader's complaint about the program itself.
+    assert log_of(node, pod).count("cannot be preloaded") == 1
+    assert not (decoy / "ran").exists()
+
+
+async def test_arguments_and_variables_of_a_container_show_no_files_of_the_host(node: SimNode, decoy: Path) -> None:
+    pod = a_pod("example.com/plugin", f"cat {decoy}/secret $SECRET $0", str(decoy / "secret"), SECRET=f"{decoy}/secret")
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert await container.wait() == ExitStatus.of(1)
+    assert "s3cret" not in log_of(node, pod)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args", "env"),
+    [
+        ("generic", ("--config", "{decoy}/secret"), {}),
+        ("generic", ("--config", "/../../../../../../../../{decoy}/secret"), {}),
+        ("generic", ("--host-root", "/", "--config={decoy}/secret"), {}),
+        ("generic", ("--config", "/link"), {}),
+        ("iluvatar", ("--config-file", "{decoy}/secret"), {}),
+        ("nvidia", ("--config-file", "{decoy}/secret"), {}),
+        ("nvidia", (), {"CONFIG_FILE": "{decoy}/secret"}),
+        ("nvidia-mps", (), {"CONFIG_FILE": "{decoy}/secret"}),
+        ("gopher", ("--kubelet-dir", "{decoy}", "--directory", "/"), {}),
+        ("gopher", ("--host-root", "{decoy}", "--kubelet-dir={decoy}"), {}),
+        ("gopher", ("--directory", "/no", "--container", "{{}}"), {}),
+        ("gopher", ("--",), {}),
+        ("gpushare", ("--query-kubelet",), {"KUBECONFIG": "{decoy}/secret", "NODE_NAME": "node-1"}),
+        ("gpu-memory", (), {"KUBECONFIG": "{decoy}/secret"}),
+        ("volcano", (), {"CONFIG_FILE": "{decoy}/secret"}),
+    ],
+)
+async def test_bundled_plugin_neither_reads_nor_changes_files_of_the_host_for_a_container(
+    node: SimNode, decoy: Path, plugin: str, args: tuple[str, ...], env: dict[str, str]
+) -> None:
+    before = names_in(decoy)
+    (node.root / "link").symlink_to(decoy / "secret")
+    spec = BUNDLED_IMAGES[f"simkubelet/{plugin}"]
+    given = {name: text.format(decoy=decoy) for name, text in env.items()}
+    pod = a_pod("example.com/plugin", *(arg.format(decoy=decoy) for arg in args), **given)
+
+    container = await images(node, spec).start(pod, pod.containers[0], NO_DEVICES)
+    await until(lambda: log_of(node, pod) != "")
+    await container.stop(grace_s=10)
+
+    assert "s3cret" not in log_of(node, pod)
+    assert "Traceback" not in log_of(node, pod)
+    assert names_in(decoy) == before
+
+
+async def test_bundled_plugin_reads_the_files_of_its_node(node: SimNode) -> None:
+    (node.root / "config").mkdir()
+    (node.root / "config" / "serial.yaml").write_text("resource: example.com/line\ncount: 0\n")
+    pod = a_pod("example.com/plugin", "--config", "/config/serial.yaml")
+
+    container = await images(node, BUNDLED_IMAGES["simkubelet/generic"]).start(pod, pod.containers[0], NO_DEVICES)
+    await container.wait()
+
+    assert "/config/serial.yaml:2: count: 0 is out of range" in log_of(node, pod)
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "x" * (1 << 17)], ids=["zero", "surrogate", "long"])
+@pytest.mark.parametrize("plugin", [SHELL, BUNDLED_IMAGES["simkubelet/gopher"]], ids=["foreign", "bundled"])
+async def test_word_that_no_process_takes_is_refused(node: SimNode, plugin: PluginSpec, text: str) -> None:
+    pod = a_pod("example.com/plugin", VALUE=text)
+
+    with pytest.raises(ContainerStartError):
+        await images(node, plugin).start(pod, pod.containers[0], NO_DEVICES)
 
 
 async def test_reboot_ends_all(node: SimNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 LIMITS = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
 
@@ -14,15 +15,13 @@ def said(code: str, soft: int, hard: int) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
-def test_raised_limit_is_the_hard_one_and_children_have_the_first() -> None:
+def test_raised_limit_is_the_hard_one_and_programs_have_the_first(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys; from simkubelet._internal.open_files import *\n"
+        "import pathlib, subprocess, sys; from simkubelet._internal.open_files import *\n"
+        "from simkubelet._internal.bounds import *\n"
         f"raise_limit(); {LIMITS}; sys.stdout.flush()\n"
-        f"subprocess.run(with_first_limit([sys.executable, '-c', {LIMITS!r}]))\n"
+        f"program = BoundProgram(Bounds(pathlib.Path({str(tmp_path)!r})))\n"
+        f"subprocess.run(program.argv([sys.executable, '-c', {LIMITS!r}]))\n"
+        "program.end()\n"
     )
     assert said(code, 100, 200) == "(200, 200)\n(100, 200)\n"
-
-
-def test_limit_that_was_not_raised_adds_nothing_to_a_command() -> None:
-    code = "from simkubelet._internal.open_files import *; print(*with_first_limit(['program', '--option']))"
-    assert said(code, 100, 200) == "program --option\n"

@@ -1,13 +1,17 @@
-"""A program in the view of a node, as the user who runs the tests and, where that is root, as an ordinary one too."""
+"""A program in the view of a node, as the user who runs the tests and as an ordinary one, by each way."""
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
+import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,92 +23,7 @@ from simkubelet.model.errors import HostError
 from tests.support.attacks import Victim
 from tests.support.decoy import Decoy
 from tests.support.patience import LIMIT_S
-
-USER = 54321
-
-
-class Node:
-    """A node's folder that its user owns, and programs in views of it."""
-
-    def __init__(self, folder: Path, prefix: list[str]) -> None:
-        self.folder = folder
-        self.root = folder / "root"
-        self.view = NodeView(self.root, folder / "view", kept=(folder,))
-        self._prefix = prefix
-        self.root.mkdir()
-
-    def put(self, path: str, content: str = "") -> Path:
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(content)
-        return place
-
-    def own(self) -> None:
-        """Give all of it to the user."""
-        if "setpriv" in self._prefix:
-            for path in (self.folder, *self.folder.rglob("*")):
-                os.chown(path, USER, USER, follow_symlinks=False)
-
-    def argv(self, command: list[str]) -> list[str]:
-        self.own()
-        argv = sandbox.sandboxed(command, self.view)
-        return [*self._prefix, *argv[len(sandbox._LAUNCHER) :]] if self._prefix else argv
-
-    def run(self, *command: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(list(command)),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-            cwd=cwd or "/",
-            env={**os.environ, **env},
-        )
-
-    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
-        return self.run("sh", "-c", script)
-
-
-LACKING = {
-    "landlock": "isolation._LANDLOCK_MIN_ABI = 99",
-    "idmap": "isolation._MOUNT_ATTR_IDMAP = 1 << 40",
-}
-"""What a kernel may lack -> the statement that lets it."""
-
-
-def lacking(launcher: Sequence[str], features: Sequence[str]) -> list[str]:
-    """A launcher where the kernel lacks some features."""
-    begin = "".join(f"from _internal import isolation; {LACKING[feature]}; " for feature in features)
-    changed = sandbox._PROGRAM.replace("from _internal import enter_view", f"{begin}from _internal import enter_view")
-    return [changed if word == sandbox._PROGRAM else word for word in launcher]
-
-
-def ordinary_user(folder: Path) -> list[str]:
-    """How a program starts as a user without rights, whose Python need not be ours."""
-    python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
-    if os.geteuid() != 0 or shutil.which("setpriv") is None or python is None:
-        pytest.skip("takes root, setpriv and a Python that any user may run")
-    package = folder / "_internal"
-    package.mkdir()
-    for name in ("__init__", "enter_view", "isolation"):
-        shutil.copy(Path(enter_view.__file__).with_name(f"{name}.py"), package)
-    user = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
-    return [*user, python, "-I", "-S", "-c", sandbox._PROGRAM, str(folder)]
-
-
-@pytest.fixture(params=["own", "ordinary"])
-def node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        user, *features = request.param.split()
-        prefix = ordinary_user(folder) if user == "ordinary" else []
-        if features:
-            prefix = lacking(prefix or sandbox._LAUNCHER, features)
-        trial = subprocess.run(prefix or sandbox._LAUNCHER, capture_output=True, text=True, check=False)
-        if trial.returncode:
-            pytest.skip(trial.stderr)
-        yield Node(folder, prefix)
+from tests.support.views import WAYS, Node
 
 
 def test_node_files_are_visible_beside_those_of_the_host(node):
@@ -125,6 +44,19 @@ def test_view_has_all_that_the_host_has(node):
 
     host = {entry.name for folder in ("/etc", "/") for entry in Path(folder).iterdir()}
     assert set(seen.stdout.split()) == {"skt"} | host
+
+
+def test_network_of_its_own_has_a_loopback_device_alone(node):
+    if node.supervisor is not None:
+        pytest.skip("a supervisor makes no namespace")
+    node.has_own_network = True
+    listen = "import socket; one = socket.create_server(('127.0.0.1', {})); socket.create_connection(one.getsockname())"
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        seen = node.sh(f'grep -c : /proc/net/dev; python3 -c "{listen.format(port)}"')
+
+    assert (seen.stderr, seen.stdout.split()) == ("", ["1"])
 
 
 def test_node_file_is_in_place_of_the_hosts(node):
@@ -308,6 +240,51 @@ def test_folders_of_the_owner_alone_are_found(node, parent):
         assert (own / "said").stat().st_uid == own.stat().st_uid
 
 
+@pytest.fixture
+def service() -> Iterator[Path]:
+    """A socket of another program of the host, beside a file, in a folder of the temporary one."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="skt-") as name, socket.socket(socket.AF_UNIX) as listening:
+        Path(name).chmod(0o755)
+        Path(name, "file").touch()
+        listening.bind(f"{name}/socket")
+        yield Path(name, "socket")
+
+
+def test_socket_of_the_host_is_there_where_the_command_line_names_it(node, service):
+    own = node.folder / "tmp"
+    own.mkdir()
+    node.view = replace(node.view, places={"/tmp": own}, kept=())
+
+    by_variable = node.run("sh", "-c", "test -S ${SERVICE#unix://} && echo there", SERVICE=f"unix://{service}")
+    by_word = node.run("sh", "-c", "test -S $0 && echo there", str(service))
+
+    assert (by_variable.stderr, by_variable.stdout) == ("", "")
+    assert (by_word.stderr, by_word.stdout) == ("", "there\n")
+
+
+def test_folder_that_takes_new_entries_has_no_sockets_of_the_host(node, service):
+    node.view = replace(node.view, opened=(str(service.parent),))
+
+    seen = node.sh(f"ls {service.parent}")
+
+    assert (seen.stderr, seen.stdout) == ("", "file\n")
+
+
+def test_folder_of_a_session_is_not_what_a_variable_names(tmp_path, monkeypatch):
+    session = tmp_path / "1000"
+    for path in ("cookie", "cluster/kubeconfig"):
+        (session / path).parent.mkdir(parents=True, exist_ok=True)
+        (session / path).touch()
+    monkeypatch.setattr(enter_view, "SESSIONS", str(tmp_path))
+    for name, path in {"XDG_RUNTIME_DIR": "", "XAUTHORITY": "cookie", "KUBECONFIG": "cluster/kubeconfig"}.items():
+        monkeypatch.setenv(name, str(session / path))
+
+    named = {place for place in enter_view.named_places(["/bin/true"], "/") if place.startswith(str(tmp_path))}
+
+    assert named == {str(session / path) for path in ("cookie", "cluster", "cluster/kubeconfig")}
+    assert str(session) in enter_view.named_places(["/bin/true", str(session)], "/")
+
+
 def test_proc_has_files_of_the_node(node):
     node.put("/proc/cmdline", "of the node")
     node.put("/proc/driver/skt/file", "driver")
@@ -343,6 +320,15 @@ def test_missing_program_is_one_line_and_status_127(node):
     assert (seen.returncode, seen.stderr) == (127, "cannot run skt-no-such-program: No such file or directory\n")
 
 
+def test_file_that_is_no_program_is_run_by_no_shell(node):
+    node.put("/opt/skt/text", "echo run").chmod(0o755)
+
+    for program in ("/opt/skt/text", "text"):
+        seen = node.run(program, PATH="/usr/bin:/bin:/opt/skt")
+
+        assert (seen.returncode, seen.stderr) == (127, f"cannot run {program}: Exec format error\n")
+
+
 def test_stand_ins_go_when_the_node_file_has_gone(node):
     gone = node.put("/etc/skt-gone")
     node.view = replace(node.view, opened=("/etc",))
@@ -353,17 +339,36 @@ def test_stand_ins_go_when_the_node_file_has_gone(node):
     assert node.sh("ls /etc/skt-gone").returncode != 0
 
 
+def has_capabilities() -> bool:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("CapPrm:")[2].split()[0], 16) != 0
+
+
 def unrefused(user: str, *lacks: str) -> list[str]:
-    """The attacks that succeed, by who runs the plugin and what the kernel lacks."""
+    """The attacks that succeed, by who runs the plugin, how it is shown the node, and what the kernel lacks."""
+    has_host_ipc = ["leaves memory in System V IPC"] if "traced" in lacks else []
     if "landlock" not in lacks:
-        return []
-    is_another_user = user == "own" and os.geteuid() == 0 and "idmap" not in lacks
+        return has_host_ipc
+    # Root is kept off by capabilities that the plugin has not: an ordinary container may have none.
+    if "traced" in lacks and (user == "ordinary" or not has_capabilities()):
+        return ["traces", "signals", *has_host_ipc, "enters another's mounts", "connects to an abstract socket"]
+    is_another_user = user == "own" and os.geteuid() == 0 and not {"idmap", "traced"} & {*lacks}
     # An abstract socket is as open as the network, which a plugin shares.
-    return [*([] if is_another_user else ["signals"]), "connects to an abstract socket"]
+    return [*([] if is_another_user else ["signals"]), *has_host_ipc, "connects to an abstract socket"]
 
 
 @pytest.mark.parametrize(
-    "node", ["own", "ordinary", "own idmap", "own landlock", "ordinary landlock", "own landlock idmap"], indirect=True
+    "node",
+    [
+        *WAYS,
+        "own traced landlock",
+        "ordinary traced landlock",
+        "own idmap",
+        "own landlock",
+        "ordinary landlock",
+        "own landlock idmap",
+    ],
+    indirect=True,
 )
 def test_attacks_on_the_host_are_refused(node, request):
     prefix = node._prefix
@@ -374,6 +379,16 @@ def test_attacks_on_the_host_are_refused(node, request):
 
     expected = unrefused(*request.node.callspec.params["node"].split())
     assert (seen.stderr, seen.stdout.splitlines()) == ("", expected)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root makes another user")
+def test_another_user_uses_up_nothing_that_root_may_have():
+    stranger = isolation.Stranger()
+    owner = array.array("I", [0])
+    fcntl.ioctl(stranger.namespace, 0xB704, owner)  # NS_GET_OWNER_UID, whose count of inotify instances and more it is
+    os.close(stranger.namespace)
+
+    assert owner[0] == stranger.host_id
 
 
 @pytest.mark.parametrize("node", ["own"], indirect=True)
@@ -410,22 +425,49 @@ def test_devices_of_the_node_keep_the_permissions_of_the_host(node):
     assert seen.stdout == ""
 
 
-def test_refused_namespace_is_reported(monkeypatch, tmp_path):
-    refusing = tmp_path / "python"
-    refusing.write_text("#!/bin/sh\necho unshare: Operation not permitted >&2; exit 125\n")
-    refusing.chmod(0o755)
-    monkeypatch.setattr(sandbox, "_LAUNCHER", (str(refusing),))
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the launcher be a script of the shell."""
 
-    with pytest.raises(HostError, match=r"not permitted\): that takes a mount namespace"):
+    def be(script: str) -> None:
+        program = tmp_path / "launcher"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sandbox, "_LAUNCHER", (str(program),))
+
+    return be
+
+
+def test_refusal_of_both_ways_is_reported(launcher):
+    launcher(
+        'test $# = 0 && echo "cannot make the view of a node: unshare: no" >&2\n'
+        'test $# = 1 && echo "ptrace is refused: none" >&2\n'
+        "exit 125"
+    )
+
+    with pytest.raises(
+        HostError, match=r"a mount namespace is refused \(unshare: no\).* \(ptrace is refused: none\); "
+    ) as found:
         sandbox.check_sandbox()
 
+    assert found.value.exit_status == 3
 
-@pytest.mark.parametrize(("status", "trials"), [(0, 1), (1, 2)], ids=["works", "is refused"])
-def test_namespaces_that_work_are_tried_once(tmp_path: Path, monkeypatch, status: int, trials: int) -> None:
-    launcher, log = tmp_path / "launcher", tmp_path / "log"
-    launcher.write_text(f"#!/bin/sh\necho tried >>{log}\nexit {status}\n")
-    launcher.chmod(0o755)
-    monkeypatch.setattr(sandbox, "_LAUNCHER", (str(launcher),))
+
+def test_supervisor_is_taken_where_a_namespace_is_refused(launcher):
+    launcher('test $# = 1 || { echo "unshare: no" >&2; exit 125; }')
+
+    assert "by ptrace, as no mount namespace can be made (unshare: no)" in sandbox.check_sandbox()
+    assert json.loads(sandbox.sandboxed(["true"], NodeView(Path("/root"), Path("/view")))[-3])["supervisor"]
+
+
+@pytest.mark.parametrize(
+    ("status", "trials"),
+    [("true", 1), ("test $# = 1", 2), ("false", 4)],
+    ids=["works", "works without a namespace", "is refused"],
+)
+def test_way_that_works_is_tried_once(tmp_path: Path, launcher, status: str, trials: int) -> None:
+    log = tmp_path / "log"
+    launcher(f"echo tried >>{log}\n{status}")
 
     for _ in range(2):
         with contextlib.suppress(HostError):

@@ -1,4 +1,7 @@
-"""A node whose containers run; where bubblewrap cannot work, the tests of this folder are skipped with its reason."""
+"""A node whose containers run, in sandboxes of bubblewrap and without namespaces.
+
+Where one of the two cannot work, its tests are skipped with the reason.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,35 @@ from typing import Any
 import pytest
 from faker import Faker
 
+from simkubelet._internal import sandbox
 from simkubelet.apis import cdi
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import HostError
 from simkubelet.model.pod import pod_from_manifest
+from simkubelet.runtime import translated_files
 from simkubelet.runtime.bubblewrap import check_bubblewrap
 from simkubelet.runtime.container_runtime import ExitReason, ExitStatus
 from simkubelet.runtime.process_container import ProcessContainer
 from simkubelet.runtime.process_runtime import ProcessRuntime
 
+WAYS = ["separated", "supervised"]
+separated = pytest.mark.parametrize("way", WAYS[:1], indirect=True)
+"""For what a container has by its namespaces."""
+supervised = pytest.mark.parametrize("way", WAYS[1:], indirect=True)
 
-@pytest.fixture(scope="session", autouse=True)
-def _can_run() -> None:
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str | None, str]:
+    """How containers run in this test: by which supervisor, and what has refused namespaces."""
     try:
-        check_bubblewrap()
+        chosen = (None, "") if request.param == "separated" else (sandbox.supervisor(), "refused")
+        if chosen == (None, ""):
+            check_bubblewrap()
     except HostError as error:
         pytest.skip(str(error))
+    monkeypatch.setattr(translated_files, "_way", lambda: chosen)
+    return chosen
 
 
 class SomeNode:
@@ -39,6 +54,7 @@ class SomeNode:
         self.faker = faker
         self.clock: Any = RealClock()
         self.hook: Any = lambda env: cdi.ContainerEdits()
+        self.memory_bytes: int | None = None
         self.runtime: ProcessRuntime | None = None
 
     def write(self, path: str, text: str = "") -> Path:
@@ -60,7 +76,8 @@ class SomeNode:
         pod = pod_from_manifest({"metadata": {"name": self.faker.unique.slug()}, "spec": spec})
         pod = replace(pod, uid=uid or pod.uid)
         if self.runtime is None:
-            self.runtime = ProcessRuntime(self.folder, self.folder / "pods-logs", self.clock, self.hook)
+            logs = self.folder / "pods-logs"
+            self.runtime = ProcessRuntime(self.folder, logs, self.clock, self.hook, memory_bytes=self.memory_bytes)
         return await self.runtime.start(pod, pod.containers[0], options, attempt)
 
     async def output(self, *command: str, **settings: Any) -> str:
@@ -72,7 +89,7 @@ class SomeNode:
 
 
 @pytest.fixture
-async def node(tmp_path: Path, faker: Faker) -> AsyncIterator[SomeNode]:
+async def node(way: tuple[str | None, str], tmp_path: Path, faker: Faker) -> AsyncIterator[SomeNode]:
     node = SomeNode(tmp_path, faker)
     yield node
     if node.runtime is not None:

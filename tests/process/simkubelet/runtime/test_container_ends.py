@@ -107,7 +107,10 @@ from pathlib import Path
 from simkubelet.model.clock import RealClock
 from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.process_runtime import ProcessRuntime
+from simkubelet.runtime import translated_files
 from simkubelet.devices.pod_devices import DeviceRunOptions, Mount
+
+translated_files._way = lambda: (sys.argv[3] or None, "")
 
 async def main():
     command = ["sh", "-c", "exec 9>/out/fifo; echo ready >&9; setsid sleep 1000 & sleep 1000"]
@@ -122,10 +125,10 @@ asyncio.run(main())
 """
 
 
-async def test_containers_end_when_the_simulator_is_killed(node):
+async def test_containers_end_when_the_simulator_is_killed(node, way):
     fifo(node)
     simulator = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SIMULATOR, node.folder, node.folder / "out"),
+        *(sys.executable, "-c", SIMULATOR, node.folder, node.folder / "out", way[0] or ""),
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     reader = await asyncio.to_thread((node.folder / "out" / "fifo").open, "rb", 0)
@@ -136,6 +139,16 @@ async def test_containers_end_when_the_simulator_is_killed(node):
 
         # The end of the file comes when the last process of the container is gone.
         assert await asyncio.wait_for(asyncio.to_thread(reader.read), LIMIT_S) == b""
+
+
+async def test_nothing_is_left_of_a_container_whose_program_ends(node):
+    script = "exec 9>/out/fifo; echo ready >&9; setsid sleep 1000 & exit 0"
+    container = await node.start("sh", "-c", script, mounts=fifo(node))
+    with await asyncio.to_thread((node.folder / "out" / "fifo").open, "rb", 0) as reader:
+        assert (await container.wait()).code == 0
+
+        assert await asyncio.wait_for(asyncio.to_thread(reader.read), LIMIT_S) == b"ready\n"
+    assert list(node.folder.glob("containers/*")) == []
 
 
 async def test_message_that_the_container_leaves_is_in_its_status(node):

@@ -12,6 +12,8 @@ from simkubelet.runtime import process_runtime
 from tests.support.attacks import Victim
 from tests.support.patience import until
 
+from .conftest import separated
+
 pytestmark = pytest.mark.slow
 
 LACKING = {
@@ -40,6 +42,7 @@ def lacking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return request.param
 
 
+@separated
 @pytest.mark.parametrize("is_on_host", [False, True], ids=["own network", "network of the host"])
 async def test_attacks_on_the_host_are_refused(node, tmp_path, lacking, is_on_host):
     given = (DeviceNode("/dev/zero", "/dev/zero", "rwm"), DeviceNode("/dev/null", "/dev/gpu0", "rwm"))
@@ -75,6 +78,7 @@ async def test_key_of_the_host_is_not_there(node, monkeypatch):
     assert await node.output("sh", "-c", "ls -A /etc/ssl; ! cat /etc/passwd 2>&1 | grep root") == ""
 
 
+@separated
 @pytest.mark.parametrize("is_on_host", [False, True], ids=["own network", "network of the host"])
 async def test_host_is_reached_with_its_network_alone(node, is_on_host):
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -84,6 +88,7 @@ async def test_host_is_reached_with_its_network_alone(node, is_on_host):
         assert (await container.wait()).code == (0 if is_on_host else 1)
 
 
+@separated
 async def test_containers_of_a_pod_share_their_loopback(node):
     server = await node.start("python", "-c", LISTEN, name="server", pod={"uid": "one"})
     await until(lambda: server.log.read_text().endswith("\n"))

@@ -16,6 +16,8 @@ from simkubelet.runtime import process_runtime
 from simkubelet.runtime.container_runtime import ContainerStartError
 from tests.support.decoy import Decoy
 
+from .conftest import separated, supervised
+
 pytestmark = pytest.mark.slow
 
 
@@ -85,6 +87,24 @@ async def test_link_in_a_mount_leads_not_out_of_the_container(node: Any, decoy: 
     decoy.check()
 
 
+@supervised
+@pytest.mark.parametrize("is_link", [True, False])
+async def test_folder_of_containers_that_a_plugin_replaced_is_a_start_error(
+    node: Any, decoy: Decoy, is_link: bool
+) -> None:
+    place = node.folder / "containers"
+    if is_link:
+        place.symlink_to(decoy.place)
+    else:
+        place.touch()
+
+    with pytest.raises(ContainerStartError, match='error mounting to rootfs at "/": '):
+        await node.start("true")
+
+    decoy.check()
+
+
+@separated
 async def test_link_in_a_mount_leads_to_a_place_of_the_container(node: Any) -> None:
     node.write("/other/f", "of the node")
     (node.root / "data").mkdir()

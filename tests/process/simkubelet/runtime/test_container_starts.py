@@ -7,8 +7,9 @@ import os
 import pytest
 
 from simkubelet.devices.pod_devices import Mount
-from simkubelet.model.errors import HostError
 from simkubelet.runtime.container_runtime import ContainerStartError, StartFailure
+
+from .conftest import separated, supervised
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,7 @@ async def test_environment_is_the_containers_to_the_letter(node, monkeypatch):
     assert variables == {"with.dot": "a=b", "WHO": "pod", "GPU": "g 0", "HOME": "/root"}
 
 
+@separated
 async def test_program_is_process_1_and_a_user_without_capabilities(node):
     seen = await node.output(
         "sh", "-c", "echo $$$$; id -u; grep CapEff /proc/self/status; cat /proc/sys/kernel/hostname"
@@ -39,6 +41,15 @@ async def test_program_is_process_1_and_a_user_without_capabilities(node):
     assert (process_id, user) == ("1", "0")
     assert int(capabilities.split()[1], 16) == 0
     assert hostname != os.uname().nodename
+
+
+@supervised
+async def test_program_without_namespaces_is_told_that_it_is_root(node):
+    seen = await node.output("sh", "-c", "id -u; grep CapEff /proc/self/status; ps -o sid= -p $$$$; echo $$$$")
+
+    user, capabilities, session, process_id = seen.split("\n")[:4]
+    assert (user, int(capabilities.split()[1], 16)) == ("0", 0)
+    assert session.strip() == process_id
 
 
 async def test_container_has_no_descriptors_but_the_three(node):
@@ -117,22 +128,3 @@ async def test_references_in_command_and_arguments_are_expanded(node):
     assert await node.output("echo", "$(A)", args=["$$(A)", "$(B)", "$(NO)"], env=own, envs={"A": "a"}) == (
         "a $(A) <$(A)> $(NO)\n"
     )
-
-
-async def test_missing_bubblewrap_is_reported(node, monkeypatch):
-    monkeypatch.setenv("PATH", str(node.folder))
-
-    with pytest.raises(HostError, match="install the package bubblewrap"):
-        await node.start("true")
-
-
-async def test_refused_namespaces_are_reported(node, monkeypatch):
-    fake = node.folder / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(node.folder))
-
-    with pytest.raises(
-        HostError, match=r"cannot make a container here \(setting up uid map: Permission denied\); allow"
-    ):
-        await node.start("true")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from simkubelet._internal import open_files
+from simkubelet._internal.bounds import version_of_cgroups
 from simkubelet.apis import deviceplugin as api
 from simkubelet.model.config import RuntimeKind
 from simkubelet.model.pod_status import Running, Terminated, Waiting
@@ -83,7 +85,7 @@ def raised_limit() -> Iterator[int]:
 async def test_container_has_the_limit_on_open_files_that_the_simulator_began_with(
     process_node: Any, raised_limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_files, "_FIRST", raised_limit)
+    monkeypatch.setattr(open_files, "FIRST_LIMIT", raised_limit)
     plain = _plain("ulimit -Sn >/dev/termination-log")
 
     name = await process_node.settled_pod(None, restartPolicy="Never", **plain)
@@ -92,6 +94,20 @@ async def test_container_has_the_limit_on_open_files_that_the_simulator_began_wi
     end = process_node.container(name).state
     assert isinstance(end, Terminated)
     assert end.message == f"{raised_limit}\n"
+
+
+@pytest.mark.skipif(not version_of_cgroups(), reason="no cgroup can be made here")
+async def test_oom_killed_container_is_restarted_by_its_policy(process_node: Any) -> None:
+    limits = {"limits": {"memory": "32Mi"}}
+    command = [sys.executable, "-c", "bytearray(2**27)"]
+    containers = [{"name": "c", "image": "none", "command": command, "resources": limits}]
+
+    name = await process_node.settled_pod(None, restartPolicy="OnFailure", containers=containers)
+    await process_node.until(lambda: process_node.container(name).restart_count == 1)
+
+    end = process_node.container(name).last_state
+    assert isinstance(end, Terminated)
+    assert (end.exit_code, end.reason) == (137, "OOMKilled")
 
 
 async def test_container_with_unknown_cdi_devices_waits_for_them(process_node: Any, short_folder: Path) -> None:

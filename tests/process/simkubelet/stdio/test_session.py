@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.stdio.__main__ import COMMANDS, DRA_COMMANDS
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
-from tests.support.patience import LIMIT_S
+from tests.support.patience import LIMIT_S, eventually
 
 COMMAND = [sys.executable, "-m", "simkubelet.stdio"]
 
@@ -197,6 +200,30 @@ def test_signal_ends_the_program_and_takes_the_socket_away(tmp_path: Path):
 
         assert program.wait(LIMIT_S) == 0
     assert not (tmp_path / "kubelet.sock").exists()
+
+
+def test_signal_ends_the_program_whose_answers_nobody_reads(tmp_path: Path):
+    with subprocess.Popen([*COMMAND, "--dir", str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(b'{"cmd": "now"}\n')
+        program.stdin.flush()
+        assert program.stdout.readline()
+        os.set_blocking(program.stdin.fileno(), False)
+        eventually(lambda: not _takes_more(program.stdin.fileno()))
+
+        program.send_signal(signal.SIGTERM)
+
+        assert program.wait(LIMIT_S) == 0
+
+
+def _takes_more(descriptor: int) -> bool:
+    """Whether a program takes any commands within a moment in which it could."""
+    began, taken = time.monotonic(), False
+    while time.monotonic() - began < 0.5:
+        with contextlib.suppress(BlockingIOError):
+            taken = os.write(descriptor, b'{"cmd": "now"}\n' * 100) > 0 or taken
+    return taken
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_error_of_a_worker_ends_the_campaign_with_one_line(
 def test_folder_of_a_killed_campaign_is_removed_and_that_of_one_under_way_stays(
     results: Results, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scenarios.campaign.campaign.SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     killed = new_folder(tmp_path, "sk-camp-")
     (killed.path / "node-1").mkdir()
     killed.release()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from scenarios.campaign.page import html, write_page
 from scenarios.campaign.player import Played
 from scenarios.campaign.results import Results
@@ -43,9 +45,23 @@ def test_plots_have_a_bar_for_each_class_with_the_part_that_failed(results: Resu
     assert [title for title in titles if "steps" in title] == [
         "9 steps: 2 stories",
         "10 steps: 0 stories",
-        "11 steps: 1 stories, 1 failed",
+        "11 steps: 1 story, 1 failed",
     ]
     assert "up to 0.25 s: 3 stories" in titles
+    length = page.partition("Stories by their steps")[2].partition("</figure>")[0]
+    assert re.findall(r'class="tick"[^>]*>(.*?)<', length) == ["0", "1", "2"]
+    assert re.findall(r'class="label"[^>]*>(.*?)<', length) == ["9", "10", "11", "steps"]
+
+
+@pytest.mark.parametrize(
+    ("count", "ticks"), [(1, ["0", "1"]), (11, ["0", "5", "10", "15"]), (37, ["0", "10", "20", "30", "40"])]
+)
+def test_axis_has_few_round_ticks(results: Results, play: Play, count: int, ticks: list[str]) -> None:
+    results.add([play(number) for number in range(count)])
+
+    figure = html(results, NOW).partition("Stories by their steps")[2].partition("</figure>")[0]
+
+    assert re.findall(r'class="tick"[^>]*>(.*?)<', figure) == ticks
 
 
 def test_plot_of_a_long_campaign_has_at_most_sixty_bars(results: Results, play: Play) -> None:
@@ -70,4 +86,4 @@ def test_page_loads_nothing(results: Results, play: Play, tmp_path: Path) -> Non
     page = write_page(tmp_path / "new" / "page", results).read_text(encoding="utf-8")
 
     assert not re.search(r"""(?:src|href)=["']?https?:|@import|url\(""", page)
-    assert "default-src 'none'" in page
+    assert "default-src 'none'; base-uri 'none'; form-action 'none'" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -152,3 +154,13 @@ def test_full_disk_is_not_the_files_fault(file: Path, monkeypatch: pytest.Monkey
 def test_file_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be opened"):
         Results(tmp_path / "missing" / "campaign.sqlite", None, 0)
+
+
+def test_file_on_a_full_disk_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    with pytest.raises(HostError, match="cannot be opened: No space left on device"):
+        Results(tmp_path / "c.sqlite", None, 1)

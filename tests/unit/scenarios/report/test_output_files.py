@@ -12,7 +12,7 @@ import pytest
 
 from scenarios.play import run
 from scenarios.play.interruption import run_interruptibly
-from scenarios.report.written import written_for
+from scenarios.report.written import JUNIT, make_place, written_for
 from simkubelet.model.errors import HostError, InputError
 
 STORY = "steps:\n- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 1s}\n"
@@ -70,6 +70,12 @@ def test_link_in_the_place_of_a_page_is_not_followed(
     status, _, err = run_cli("run", write_story(STORY), "--report", tmp_path / "two")
 
     assert (status, "is there already and is not a page of simkubelet" in err) == (2, True)
+
+
+def test_path_of_too_many_names_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="File name too long"):
+        make_place(tmp_path.joinpath(*"a" * 1800), JUNIT)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("option", ["--junit", "--trace"])

@@ -54,9 +54,9 @@ def test_each_kind_of_event_has_words() -> None:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (StepStarted(0, "the GPU fails"), "step 1: the GPU fails"),
+        (StepStarted(1, "the GPU fails"), "step 1: the GPU fails"),
         (
-            ExpectationFailed(3, ("a: expected 2", "b: expected 1")),
+            ExpectationFailed(4, ("a: expected 2", "b: expected 1")),
             "step 4: the expectation is not met: a: expected 2; b:",
         ),
         (LISTED, "ListAndWatch example.com/gpu: 2 healthy, 1 unhealthy"),
@@ -78,8 +78,8 @@ def test_words_say_what_happened(event: Event, expected: str) -> None:
     [
         (LISTED, Tone.BAD),
         (DevicesListed("node-1", "r", ("gpu-0",), ()), Tone.PLAIN),
-        (ExpectationMet(0), Tone.GOOD),
-        (ExpectationFailed(0, ()), Tone.BAD),
+        (ExpectationMet(1), Tone.GOOD),
+        (ExpectationFailed(1, ()), Tone.BAD),
         (PluginExited("mine", "node-1", 0, ""), Tone.PLAIN),
         (PluginExited("mine", "node-1", -9, ""), Tone.BAD),
         (ContainerExited("node-1", "a", "main", 0, 137, "Error"), Tone.BAD),
@@ -96,7 +96,7 @@ def test_tone_is_that_of_the_news(event: Event, expected: Tone) -> None:
 @pytest.mark.parametrize(
     ("event", "source", "target"),
     [
-        (StepStarted(0, "a"), STORY, STORY),
+        (StepStarted(1, "a"), STORY, STORY),
         (PluginRegistered("node-1", "r", "s.sock"), plugin("node-1", "mine"), kubelet("node-1")),
         (PluginRegistered("node-1", "other", "s.sock"), plugin("node-1", "other"), kubelet("node-1")),
         (PluginCalled("mine", "node-1", "Allocate", ()), kubelet("node-1"), plugin("node-1", "mine")),

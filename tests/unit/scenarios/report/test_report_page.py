@@ -23,7 +23,7 @@ EVIL = "</script><script>alert(1)</script><b>&'\""
 
 def recording(count: int = 40, text: str = "a step") -> tuple[Entry, ...]:
     ids = tuple(f"GPU-{number:032}" for number in range(8))
-    events = (StepStarted(0, text), PluginExited("mine", "node-1", 1, text), DevicesListed("node-1", "r", ids, ()))
+    events = (StepStarted(1, text), PluginExited("mine", "node-1", 1, text), DevicesListed("node-1", "r", ids, ()))
     return tuple(Entry(seq, seq * 1.25, events[seq % 3], seq * 0.015625) for seq in range(count))
 
 
@@ -68,7 +68,7 @@ def test_page_has_no_control_characters_of_what_it_shows(text: str) -> None:
         text, Outcome.INVALID, 0.1, text, failure, logs=(log,), log_ends={log: (text,)}, kubernetes=text, repeat=text
     )
     listed = DevicesListed(text, text, (text, "gpu-0"), (text,))
-    events = (StepStarted(0, text), PluginExited(text, text, 1, text), listed)
+    events = (StepStarted(1, text), PluginExited(text, text, 1, text), listed)
     trace = tuple(Entry(seq, 0.0, event, 0.0) for seq, event in enumerate(events))
 
     shown = page(Reported(verdict, text, {text: trace}, (text,)))
@@ -116,7 +116,7 @@ def test_page_names_no_address() -> None:
 
     addresses = set(re.findall(r"https?://[^\"' ]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}
-    assert "default-src 'none'" in text
+    assert "default-src 'none'; base-uri 'none'; form-action 'none'" in text
     assert not re.search(r"<link|<img|<iframe|@import|url\(|src=", text)
 
 

@@ -68,7 +68,7 @@ def test_lanes_stand_in_one_order() -> None:
             PluginStarted("mine", "node-1", 1),
             NodeStatusUpdated("node-1", {}, {}),
             FaultInjected("node-2", "gpu-0", 79),
-            StepStarted(0, "one"),
+            StepStarted(1, "one"),
         ),
     )
 
@@ -153,7 +153,7 @@ def test_registration_is_the_only_plugins_or_that_of_the_plugin_that_was_answere
 
     def source(*events: Event) -> str:
         timeline = read("sim", entries(*events, registered, listed("gpu-0")))
-        return next(moment.source.name for moment in timeline.moments if moment.entry.event is registered)
+        return next(moment.source.name for moment in timeline.moments if moment.kind == registered.kind)
 
     assert source(one) == "one"
     assert source(one, two, answered) == "two"
@@ -207,7 +207,7 @@ def test_beginning_of_a_long_trace_is_left_out() -> None:
     timeline = read("sim", entries(*starts))
 
     assert (len(timeline.moments), timeline.left_out) == (MOST_MOMENTS, 51)
-    assert timeline.moments[0].entry.seq == 51
+    assert timeline.moments[0].seq == 51
     assert lasting(timeline, messages.kubelet("node-1")) == [(0, None, "up")]
 
 
@@ -304,3 +304,43 @@ def test_history_without_end_forgets_devices_and_pods_that_are_gone() -> None:
         sizes.append(size())
 
     assert max(sizes[10:]) < 1.5 * sizes[2]
+
+
+def test_pod_known_by_events_alone_goes_with_them() -> None:
+    about = [EventRecorded(f"none-{n}", "Normal", "Said", "", "a-client") for n in range(1000)]
+
+    timeline = live(*about, PodScheduled("none-999", "node-1"), *[KubeletStarted("node-1", "v1")] * 30, most=10)
+
+    assert [(one.lane.name, one.style) for one in timeline.lasting if one.lane.kind is LaneKind.POD] == [
+        ("none-999", "pending")
+    ]
+
+
+def test_history_without_end_keeps_no_long_texts_of_clients() -> None:
+    text = "x" * 1_000_000
+    resources = {f"a.b/{n}": "1" for n in range(60_000)}
+
+    timeline = live(
+        EventRecorded(text, "Normal", text, text, text),
+        PodStatusUpdated("a", "Running", text, text),
+        listed(text),
+        *(NodeStatusUpdated(f"node-{n}", resources, {}) for n in range(5)),
+    )
+
+    assert len(json.dumps(timeline.data())) < 200_000
+    assert len(pickle.dumps(timeline)) < 200_000
+
+
+def test_status_of_a_node_is_compared_with_the_one_before() -> None:
+    many = {f"a.b/{n}": "1" for n in range(60_000)}
+    one = {"a.b/gpu": "1"}
+
+    timeline = live(
+        NodeStatusUpdated("node-1", one, one),
+        *(NodeStatusUpdated(f"other-{n}", many, {}) for n in range(2)),
+        NodeStatusUpdated("other-1", {**many, "a.b/more": "1"}, {}),
+        NodeStatusUpdated("node-1", one, {"a.b/gpu": "2"}),
+    )
+
+    assert timeline.moments[-2].text == "node status: capacity a.b/more absent → 1"
+    assert timeline.moments[-1].text.startswith("node status: capacity a.b/gpu absent → 1")

@@ -219,7 +219,7 @@ async def test_stream_is_ended_alone(between: Between, plugin: ByteServer, to_pl
     assert await to_plugin.unary_unary(ALLOCATE)(b"x") == b"x"
 
 
-async def test_registrations_are_reported_as_they_are_answered(
+async def test_registrations_are_reported_as_they_are_made_and_answered(
     between: Between, kubelet: ByteServer, to_kubelet: Any
 ) -> None:
     async def refuse(request: bytes, context: Context) -> bytes:
@@ -231,7 +231,8 @@ async def test_registrations_are_reported_as_they_are_answered(
 
     told = {"registered": "x/gpu", "endpoint": "p.sock"}
     refused = {**told, "error": "rpc error: code = Unknown desc = no: 50%"}
-    assert between.reports == [{**told, "error": ""}, refused]
+    made = {"registers": True}
+    assert between.reports == [made, {**told, "error": ""}, made, refused]
 
 
 async def test_registration_is_dropped_and_the_next_is_not(
@@ -243,7 +244,7 @@ async def test_registration_is_dropped_and_the_next_is_not(
     assert kubelet.seen == []
     await to_kubelet.unary_unary(REGISTER)(REGISTRATION)
     assert kubelet.seen == [(REGISTER, REGISTRATION)]
-    assert [report["error"] for report in between.reports] == ["", ""]
+    assert [report["error"] for report in between.reports if "error" in report] == ["", ""]
 
 
 async def test_order_counts_calls_and_is_forgotten(between: Between, to_plugin: Any) -> None:
@@ -271,3 +272,15 @@ async def test_answers_are_judged_as_the_plugin_sends_them(between: Between, to_
     await to_plugin.unary_unary(ALLOCATE)(allocate("a"))
 
     assert [one["breach"] for one in between.judged] == ["readable"]
+
+
+async def test_what_a_long_name_breaks_is_said_in_short(between: Between) -> None:
+    kubelet = await between.kubelet()
+    request = api.RegisterRequest(version=api.VERSION, endpoint="p.sock", resource_name="x" * (1 << 20))
+    async with between.channel_to(kubelet) as to:
+        await to.unary_unary(REGISTER)(request.SerializeToString())
+
+    details = [one["detail"] for one in between.judged]
+    assert len(details) == 2
+    assert max(map(len, details)) < 1100
+    assert details[0].endswith("… (1048613 characters)")

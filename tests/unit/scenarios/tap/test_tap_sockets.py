@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
 
+from scenarios.tap import link, mirrored_sockets
 from scenarios.tap.tap import Tap
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.inotify import Mask, PathEvent
 from tests.support.patience import until
-from tests.support.tapped import PLUGIN, Between, ByteServer, Context, channel
+from tests.support.tapped import PLUGIN, REGISTER, Between, ByteServer, Context, channel
 
 CUTS = 200
 
@@ -172,3 +176,86 @@ async def test_nothing_is_made_or_removed_where_a_link_leads(between: Between, t
     await between.tap.close()
 
     assert {file: file.stat() for file in (tmp_path / "decoy").iterdir()} == before
+
+
+@pytest.mark.parametrize("endpoint", ["x" * 300, "x" * 100_000, "a\0b", "..", "", "p.sock/q"])
+async def test_endpoint_that_no_file_can_have_is_passed_on(between: Between, endpoint: str) -> None:
+    kubelet = await between.kubelet()
+    request = api.RegisterRequest(version=api.VERSION, endpoint=endpoint, resource_name="example.com/a")
+
+    async with between.channel_to(kubelet) as to:
+        await to.unary_unary(REGISTER)(request.SerializeToString())
+
+    assert [api.RegisterRequest.FromString(request) for _, request in kubelet.seen] == [request]
+    assert between.judged[-1]["breach"] in {"servesFirst", "endpoint"}
+
+
+async def test_folder_that_is_none_any_more_has_no_sockets(between: Between) -> None:
+    between.of_plugin.rmdir()
+    between.of_plugin.touch()
+
+    assert between.tap.plugin_sockets == ()
+    await between.tap.close()
+
+
+async def test_plugin_with_too_many_sockets_has_a_tap_at_the_first(
+    between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrored_sockets, "_MOST_MIRRORS", 3)
+    for number in range(5):
+        bound(between.of_plugin / f"{number}.sock")
+    await until(lambda: (between.of_kubelet / "2.sock").exists())
+    (between.of_plugin / "0.sock").unlink()
+    await until(lambda: not (between.of_kubelet / "0.sock").exists())
+    bound(between.of_plugin / "last.sock")
+    await until(lambda: (between.of_kubelet / "last.sock").exists())
+
+    assert sorted(path.name for path in between.of_kubelet.iterdir()) == ["1.sock", "2.sock", "last.sock"]
+
+
+def bound(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(place))
+
+
+async def test_lost_events_are_made_up_for(between: Between) -> None:
+    ended, removed = await between.plugin("ended.sock"), await between.plugin("removed.sock")
+    ended.socket.unlink()
+    between.mirror_of(removed.socket).unlink()
+    bound(between.of_plugin / "new.sock")
+
+    between.tap._sockets._handle(PathEvent(Mask.OVERFLOW, None))
+
+    assert [path.name for path in between.of_kubelet.iterdir()] == ["new.sock"]
+    assert [path.name for path in between.of_plugin.iterdir()] == ["new.sock"]
+
+
+async def test_connections_are_accepted_again_once_there_are_descriptors(
+    between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = await between.plugin()
+    with monkeypatch.context() as full:
+        refused = Mock(side_effect=OSError(errno.EMFILE, "Too many open files"))
+        full.setattr(socket.socket, "accept", refused)
+        _, writer = await asyncio.open_unix_connection(between.mirror_of(plugin.socket))
+        await until(lambda: refused.called)
+
+    await until(lambda: between.links != [])
+    writer.close()
+
+
+@pytest.mark.parametrize("caller", ["plugin", "kubelet"])
+async def test_messages_without_an_end_are_held_up_to_a_limit(
+    between: Between, caller: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_MOST_HELD_BYTES", 1 << 20)
+    server = await (between.kubelet() if caller == "plugin" else between.plugin())
+    async with between.channel_to(server) as to:
+        call = to.unary_unary(REGISTER if caller == "plugin" else f"{PLUGIN}Allocate")(bytes(2 << 20))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+        await to.unary_unary(f"{PLUGIN}Allocate")(bytes(1 << 10))
+    assert [len(request) for _, request in server.seen] == [1 << 10]
+    await until(lambda: between.tap._held.size == 0)

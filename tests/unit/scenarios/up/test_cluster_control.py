@@ -197,6 +197,15 @@ async def test_other_cluster_on_the_port_of_a_killed_one_is_not_meant(
         )
 
 
+async def test_certificates_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = kubeconfig(tmp_path / "mine", 1, **{"certificate-authority": "/dev/zero"})
+
+    async with cluster("one", 1):
+        assert await asked(monkeypatch, file) == (
+            "KUBECONFIG: '/dev/zero' cannot be read: it is larger than 10 MiB; choose one with --cluster"
+        )
+
+
 async def test_of_several_at_one_server_the_one_with_the_node_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -46,10 +46,41 @@ def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("deep" * 30)))
 
     with (
-        pytest.raises(InputError, match=r"a socket path holds 107 bytes and this one has \d+; choose"),
+        pytest.raises(InputError, match=r"107 bytes and this one has \d+; set XDG_RUNTIME_DIR to .* a shorter path"),
         running.claimed("one"),
     ):
         pass
+
+
+def test_relative_runtime_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "simkubelet").touch()
+
+    # The machine's user may have some.
+    running.clusters()
+    with running.claimed("of-a-test-of-places") as folder:
+        assert folder.parent == Path(f"/tmp/simkubelet-{os.getuid()}")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [pytest.param("f", "", id="file"), pytest.param("x" * 300, "File name too long", id="long")],
+)
+def test_place_that_can_hold_no_folder_has_no_clusters_or_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, why: str
+) -> None:
+    (tmp_path / "f").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / place))
+
+    if why:
+        refused = f"{tmp_path / place}/simkubelet: cannot be looked at: {why}; set XDG_RUNTIME_DIR to a folder of yours"
+        for use in (running.clusters, lambda: list(running.left_clusters())):
+            with pytest.raises(InputError, match=f"^{refused}$"):
+                use()
+    else:
+        assert (running.clusters(), list(running.left_clusters())) == ({}, [])
 
 
 def test_file_in_the_folders_place_is_reported(home: Path) -> None:
@@ -126,6 +157,21 @@ def test_command_in_the_place_of_a_users_folder_is_one_line_and_2(
     refused = f"error: {folder}: has files that are not of simkubelet; move it away or choose another --name\n"
     assert (status, out, err) == (2, "", refused)
     assert [path.name for path in folder.iterdir()] == ["letter"]
+
+
+def test_command_that_can_start_no_thread_is_one_line_and_3(
+    monkeypatch: pytest.MonkeyPatch, home: Path, run_cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    def refuse(main: Coroutine[object, object, None], **_: object) -> None:
+        main.close()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("scenarios.up.nodes.run_interruptibly", refuse)
+
+    status, out, err = run_cli("up")
+
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("error: no process or thread can be started; ")
 
 
 def test_link_in_a_folders_place_is_refused_and_not_followed(home: Path, tmp_path: Path) -> None:

@@ -252,6 +252,7 @@ def test_page_names_nothing_outside_itself() -> None:
     page = live_page("c", [NodeSpec(name="node-1")], [])
 
     assert re.findall(r"(?:src|href)=|url\(|@import|https?://(?!www\.w3\.org)", page) == []
+    assert "default-src 'none'; base-uri 'none'; form-action 'none'" in page
 
 
 @pytest.mark.parametrize(

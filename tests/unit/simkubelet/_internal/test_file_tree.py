@@ -193,6 +193,39 @@ def test_links_in_a_circle_and_to_themselves_are_too_many(base: Path) -> None:
     assert stat.S_ISLNK(node_tree(base).stat("/a", follow=False).st_mode)
 
 
+@pytest.mark.parametrize("path", ["x/" * 2047 + "x", "x/" * 2048, "x/" * 500_000, "x" * 256])
+def test_path_that_is_too_long_for_the_kernel_is_too_long_for_a_tree(base: Path, path: str) -> None:
+    error = openat2(base, path)
+
+    assert isinstance(error, int)
+    with pytest.raises(OSError, match=os.strerror(error)):
+        FileTree(base).stat(path)
+
+
+def test_path_of_a_million_names_is_not_made(base: Path) -> None:
+    with pytest.raises(OSError, match="File name too long"):
+        FileTree(base).make_folder("/x" * 1_000_000)
+
+    assert not (base / "x").exists()
+
+
+def test_half_a_character_is_in_no_path(base: Path) -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        FileTree(base).stat("/\ud800")
+
+
+def test_links_lead_no_deeper_than_a_path_does(base: Path) -> None:
+    make_deep_folder(base / "deep")
+    make_deep_folder(base / "lower")
+    (base / "deeper").symlink_to("/deep" + "/d" * 1200)
+    tree = FileTree(base)
+    tree.rename("/lower", tree, "/deeper/lower")
+
+    with pytest.raises(OSError, match="File name too long"):
+        tree.stat("/deeper/lower" + "/d" * 1200)
+    tree.remove_folder("/deep")
+
+
 def test_deep_folder_is_removed_with_what_is_in_it(base: Path, tmp_path: Path) -> None:
     decoy = Decoy(tmp_path / "decoy")
     make_deep_folder(base / "root" / "a")
@@ -205,6 +238,15 @@ def test_deep_folder_is_removed_with_what_is_in_it(base: Path, tmp_path: Path) -
 
     assert node_tree(base).names("/") == ["etc"]
     decoy.check()
+
+
+def test_names_that_a_program_has_made_are_in_no_way(base: Path) -> None:
+    for number in range(3):
+        (base / "root" / "a" / f".{os.getpid()}-{number}" / "b" / "c").mkdir(parents=True)
+
+    node_tree(base).remove_folder("/a")
+
+    assert node_tree(base).names("/") == ["etc"]
 
 
 def open_files() -> int:
@@ -221,3 +263,25 @@ def test_walk_leaves_no_descriptor_open(base: Path) -> None:
         tree.open("/etc/../a")
 
     assert open_files() == before
+
+
+def test_folders_that_a_program_has_shut_are_removed() -> None:
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        if is_root:
+            os.chown(base, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            root = base / "root"
+            (root / "a" / "shut" / "in it" / "more").mkdir(parents=True)
+            (root / "a" / "shut" / "in it" / "file").touch()
+            for folder in ("a/shut/in it/more", "a/shut/in it", "a/shut", "a"):
+                (root / folder).chmod(0o555 if folder == "a" else 0)
+
+            node_tree(base).remove_folder("/a")
+
+            assert list(root.iterdir()) == []
+        finally:
+            if is_root:
+                os.seteuid(0)

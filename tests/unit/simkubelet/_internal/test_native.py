@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet._internal.native import FNV_OFFSET, fnv1a
+from simkubelet._internal.native import FNV_OFFSET, fnv1a, fnv1a_decimals
 
 
 def fnv1a_by_definition(text: bytes, digest: int = FNV_OFFSET) -> int:
@@ -27,3 +27,8 @@ def test_any_bytes_have_the_hash_of_the_definition(text, before):
 @given(st.binary(max_size=50), st.binary(max_size=50))
 def test_hash_continues_where_it_stopped(first, second):
     assert fnv1a(second, fnv1a(first)) == fnv1a(first + second)
+
+
+@given(st.binary(max_size=200), st.integers(0, 2**32 - 1))
+def test_bytes_are_hashed_as_decimal_numbers(numbers, before):
+    assert fnv1a_decimals(numbers, before) == fnv1a(" ".join(map(str, numbers)).encode(), before)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import errno
 import resource
+from types import SimpleNamespace
 
 import pytest
 
 from simkubelet._internal.open_files import too_many
+from simkubelet.apis import inotify
 from simkubelet.model.errors import HostError
 
 
@@ -25,6 +29,33 @@ def test_error_that_hides_too_many_open_files_is_named() -> None:
         f"too many open files: this process may have {limit}; allow more with 'ulimit -n', or start fewer nodes"
     )
     assert too_many(HostError("other")) is None
+
+
+async def test_user_without_inotify_instances_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_flags: int) -> int:
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    library = SimpleNamespace(inotify_init1=none_left)
+    monkeypatch.setattr(inotify.ctypes, "CDLL", lambda *_args, **_options: library)
+
+    with pytest.raises(OSError, match="inotify instance") as refused:
+        inotify._Instance(asyncio.get_running_loop())
+
+    assert too_many(refused.value) == (
+        "this user has all the inotify instances that one may have; end other programs, or allow more with "
+        "'sysctl fs.inotify.max_user_instances=1024'"
+    )
+
+
+def test_thread_that_cannot_be_started_is_named() -> None:
+    # See threading.Thread.start.
+    error = RuntimeError("can't start new thread")
+
+    assert too_many(ExceptionGroup("", [error])) == (
+        "no process or thread can be started; end other programs, or allow more with 'ulimit -u'"
+    )
+    assert too_many(RuntimeError("other")) is None
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES])

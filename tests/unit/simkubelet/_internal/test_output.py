@@ -61,6 +61,13 @@ def test_printed_text_has_no_workflow_command(text: str) -> None:
     assert one_line(text) == shown.replace("\n", "\\n")
 
 
+def test_line_has_an_end() -> None:
+    line = one_line("\x1b" * 1_000_000)
+
+    assert len(line) < 20_000
+    assert line.endswith("… (1000000 characters) …" + 500 * "\\x1b")
+
+
 def failing(number: int) -> io.StringIO:
     class Failing(io.StringIO):
         def write(self, text: str, /) -> int:

@@ -187,3 +187,14 @@ def test_folder_and_missing_file_are_refused(tmp_path: Path) -> None:
         read_file(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "none")
+
+
+@pytest.mark.parametrize("tag", ["", "!!int "])
+def test_number_in_base_60_that_takes_hours_is_refused(tag: str) -> None:
+    text = f"a: 1\nx: {tag}1{':59' * 250_000}"
+
+    with pytest.raises(BoundsError, match=r"^a number of more than 4300 characters$") as caught:
+        load_yaml(text)
+
+    assert (caught.value.mark.line, caught.value.mark.column) == (1, 3)
+    assert load_yaml("x: 1:59:59") == {"x": 7199}

@@ -29,6 +29,7 @@ from simkubelet.apis.grpcwire.frames import (
     plain_headers,
 )
 from simkubelet.apis.grpcwire.messages import framed, status_in
+from simkubelet.apis.grpcwire.outbox import Outbox
 from simkubelet.apis.grpcwire.served_call import StreamMethod, UnaryMethod
 
 from .conftest import SETTINGS, Served
@@ -45,15 +46,17 @@ class Peer:
         transport: of the server; a test says what the client reads by `BatchingEnd.pause_writing`.
     """
 
-    def __init__(self, path: bytes = b"/test/Wait") -> None:
+    def __init__(self, path: bytes = b"/test/Wait", held: grpc_server._Held | None = None) -> None:
         methods = {
             "/test/Wait": UnaryMethod(api.Empty.FromString, self._wait),
             "/test/All": StreamMethod(api.Empty.FromString, self._all),
+            "/test/Long": UnaryMethod(api.Empty.FromString, self._long),
         }
-        self.held = grpc_server._Held()
+        self.held = grpc_server._Held() if held is None else held
         self.is_lost = False
         self.transport = Mock(spec=asyncio.Transport)
         self.transport.is_closing.return_value = False
+        self.transport.get_write_buffer_size.return_value = 0
         self.connection = grpc_server._Connection(methods, self._lost, self.held)
         self.end = self.connection.end
         self.end.connection_made(self.transport)
@@ -87,6 +90,9 @@ class Peer:
         while True:
             self.sent += 1
             yield api.CDIDevice(name="x" * 10_000)
+
+    async def _long(self, request: api.Empty) -> api.CDIDevice:
+        return api.CDIDevice(name="x" * 100_000)
 
     def _lost(self, connection: object) -> None:
         self.is_lost = True
@@ -185,6 +191,35 @@ async def test_stream_of_a_peer_that_does_not_read_goes_no_further() -> None:
     peer.connection.close()
 
 
+@pytest.mark.parametrize("widening", ["connection", "settings", "one frame of settings"])
+async def test_many_frames_about_windows_are_one_look_at_all_streams(
+    widening: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(b"/test/Long")
+    for stream in (1, 3, 5):
+        peer.begin(stream)
+        peer.send(Frame(Type.DATA, Flag.END_STREAM, stream, framed(b"")).encoded())
+        await asyncio.sleep(0)
+    flushed: list[int] = []
+    flush = Outbox._flush
+    monkeypatch.setattr(Outbox, "_flush", lambda self, stream: flushed.append(stream) or flush(self, stream))
+    setting = INITIAL_WINDOW_SIZE.to_bytes(2) + (200_000).to_bytes(4)
+    peer.frames()
+
+    if widening == "connection":
+        peer.send(b"".join(Frame(Type.WINDOW_UPDATE, 0, 0, (2000).to_bytes(4)).encoded() for _ in range(50)))
+    elif widening == "settings":
+        peer.send(Frame(Type.SETTINGS, 0, 0, setting).encoded() * 50)
+    else:
+        peer.send(Frame(Type.SETTINGS, 0, 0, setting * 50).encoded())
+
+    assert flushed == [1, 3, 5]
+    if widening == "connection":
+        assert sum(len(frame.payload) for frame in peer.frames() if frame.type == Type.DATA) == 100_000
+    monkeypatch.undo()
+    peer.connection.close()
+
+
 async def test_client_that_pings_too_often_is_sent_away(peer: Peer) -> None:
     peer.begin(1)
     peer.send(PING * 3)
@@ -200,6 +235,22 @@ async def test_pings_after_answers_are_welcome(peer: Peer) -> None:
     for number in range(20):
         peer.begin(2 * number + 1, (b"grpc-timeout", b"x"))
         peer.send(PING)
+
+    peer.transport.close.assert_not_called()
+
+
+async def test_pings_between_the_frames_of_one_answer_are_welcome() -> None:
+    peer = Peer(b"/test/Long")
+    peer.begin(1)
+    peer.send(Frame(Type.DATA, Flag.END_STREAM, 1, framed(b"")).encoded())
+    await asyncio.sleep(0)
+    widen = b"".join(Frame(Type.WINDOW_UPDATE, 0, stream, (5000).to_bytes(4)).encoded() for stream in (0, 1))
+    peer.frames()
+
+    # A client in Go pings in each round trip to measure the bandwidth. On a busy machine that makes many round trips.
+    for _ in range(6):
+        peer.send(widen + PING)
+        assert Type.DATA in [frame.type for frame in peer.frames()]
 
     peer.transport.close.assert_not_called()
 
@@ -234,6 +285,36 @@ async def test_requests_that_are_not_complete_are_bounded(peer: Peer, monkeypatc
     peer.send(Frame(Type.RST_STREAM, 0, 1, (8).to_bytes(4)).encoded())
     peer.connection.lost()
     assert peer.held.size == 0
+
+
+@pytest.mark.parametrize("path", [b"/test/Long", b"/test/All"])
+@pytest.mark.parametrize("where", ["windows", "buffer"])
+async def test_answers_that_nobody_reads_are_bounded(path: bytes, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "_MOST_UNREAD_BYTES", MEBIBYTE)
+    held = grpc_server._Held()
+    slow, reading = Peer(path, held), Peer(path, held)
+    if where == "windows":
+        slow.send(Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + bytes(4)).encoded())
+    else:
+        slow.transport.get_write_buffer_size.return_value = MEBIBYTE - 200_000
+
+    for stream in range(1, 300, 2):
+        slow.begin(stream)
+        slow.send(Frame(Type.DATA, Flag.END_STREAM, stream, framed(b"")).encoded())
+        await asyncio.sleep(0)
+        if slow.transport.abort.called:
+            break
+        assert slow.end.unread_bytes <= MEBIBYTE
+    else:
+        pytest.fail("the client is not sent away")
+    reading.begin(1)
+    reading.send(Frame(Type.DATA, Flag.END_STREAM, 1, framed(b"")).encoded())
+    await asyncio.sleep(0)
+    reading.transport.abort.assert_not_called()
+
+    slow.end.connection_lost(None)
+    assert (slow.end.unread_bytes, held.ends) == (0, {reading.end})
+    reading.connection.close()
 
 
 async def test_complete_requests_do_not_count(peer: Peer) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -133,7 +135,7 @@ async def test_later_watch_of_a_folder_reports_nothing_older(watch: PathWatch, t
         print("after", file=log, flush=True)
 
         assert await _next(other) == (Mask.MODIFY, file)
-        assert other._taken.empty()
+        assert not other._taken
     assert [await _next(watch) for _ in range(2)] == [(Mask.MODIFY, file)] * 2
 
 
@@ -186,3 +188,53 @@ async def test_closed_listener_is_not_called_for_what_was_read_with_its_end(tmp_
         await _next(last)
 
     assert events == [(Mask.CREATE, tmp_path / "a")]
+
+
+async def test_events_that_nobody_takes_are_bounded(
+    watch: PathWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inotify, "_MOST_EVENTS", 3)
+    watch.add(tmp_path, Mask.CREATE)
+    with PathWatch() as reader:
+        reader.add(tmp_path, Mask.CREATE)
+        for name in "abcde":
+            (tmp_path / name).touch()
+            assert await _next(reader) == (Mask.CREATE, tmp_path / name)
+
+        assert [(await _next(watch)).path for _ in range(4)] == [tmp_path / "a", tmp_path / "b", tmp_path / "c", None]
+        (tmp_path / "f").touch()
+        assert await _next(watch) == (Mask.CREATE, tmp_path / "f")
+
+
+async def test_end_of_a_watch_is_not_lost(watch: PathWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inotify, "_MOST_EVENTS", 2)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    watch.add(folder, Mask.CREATE)
+    watch.add(tmp_path, Mask.CREATE)
+    for name in "abc":
+        (folder / name).mkdir()
+    shutil.rmtree(folder)
+
+    assert [(await _next(watch)).path for _ in range(3)] == [folder / "a", folder / "b", None]
+    (tmp_path / "end").touch()
+    assert await _next(watch) == (Mask.CREATE, tmp_path / "end")
+    assert [path for path, _, _ in watch._watched.values()] == [tmp_path]
+
+
+async def test_watch_is_made_while_others_make_events_without_end(
+    watch: PathWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.add(tmp_path, Mask.CREATE)
+    read, reads = os.read, itertools.count()
+
+    def read_and_make_another(descriptor: int, size: int) -> bytes:
+        if (number := next(reads)) < 1000:
+            (tmp_path / str(number)).touch()
+        return read(descriptor, size)
+
+    monkeypatch.setattr(inotify.os, "read", read_and_make_another)
+    (tmp_path / "first").touch()
+    watch.add(tmp_path, Mask.CREATE | Mask.DELETE)
+
+    assert next(reads) < 3

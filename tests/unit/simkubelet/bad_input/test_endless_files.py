@@ -74,7 +74,7 @@ def test_cdi_folder_with_a_hostile_file_is_read(make: Callable[[Path], None], tm
 
 
 @pytest.mark.parametrize("make", HOSTILE)
-def test_static_pods_beside_a_hostile_file_are_read(
+async def test_static_pods_beside_a_hostile_file_are_read(
     make: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(tmp_path / "hostile.yaml")
@@ -82,7 +82,7 @@ def test_static_pods_beside_a_hostile_file_are_read(
     (tmp_path / "pod.yaml").write_text(pod)
 
     with caplog.at_level(logging.ERROR):
-        pods = read_static_pods(tmp_path, "node-1", tmp_path)
+        pods = await read_static_pods(tmp_path, "node-1", tmp_path)
 
     assert [one.name for one in pods.values()] == ["p-node-1"]
     if make is sparse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.devices.device_list import DeviceList
+from simkubelet.model.version import Version
+from simkubelet.registration import plugin_client
 from tests.support.node import FakePlugin, Node
 from tests.support.patience import LIMIT_S, until
 
@@ -117,3 +121,25 @@ async def test_plugin_that_is_given_up_in_the_middle_of_a_flood_is_not_read_any_
     await again.register()
     await old.stop()
     await asyncio.wait_for(flood.has_ended.wait(), LIMIT_S)
+
+
+async def test_large_list_is_read_while_others_are_served(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_client, "_LARGE_LIST_BYTES", 0)
+    read_list, is_read, may_end = plugin_client.read_list, threading.Event(), threading.Event()
+
+    def slow(content: bytes, kubelet: Version) -> DeviceList:
+        is_read.set()
+        assert may_end.wait(LIMIT_S)
+        return read_list(content, kubelet)
+
+    monkeypatch.setattr(plugin_client, "read_list", slow)
+    flood = Flood(node, iter([device_list(2)]))
+    await flood.begin()
+    await until(is_read.is_set)
+    name = pod_of_other(node)
+    await until(lambda: node.phase(name) != "")
+    may_end.set()
+    await node.until(lambda: node.of("devices-listed"))
+    await node.tick()
+
+    assert node.status() == (2, 2)

@@ -61,7 +61,7 @@ async def test_folder_without_room_keeps_its_checkpoint_and_refuses_pods_that_ne
     await node.plugin("d0")
     node.kubelet.folder.is_full = True
     refused, plain = await node.settled_pod(1), await node.settled_pod(None)
-    told, left = node.message(refused), loaded(node)
+    told, left = node.message(refused), await loaded(node)
     node.kubelet.folder.is_full = False
     later = await node.settled_pod(1)
 
@@ -72,8 +72,8 @@ async def test_folder_without_room_keeps_its_checkpoint_and_refuses_pods_that_ne
     assert node.devices(later) == ("d0",)
 
 
-def loaded(node: Node) -> Checkpoint | None:
-    return PluginFolder(node.folder).load(version(DEFAULT))
+async def loaded(node: Node) -> Checkpoint | None:
+    return await PluginFolder(node.folder).load(version(DEFAULT))
 
 
 def hidden_files(node: Node) -> list[str]:
@@ -108,7 +108,7 @@ async def test_full_disk_refuses_pods_with_devices_and_lets_others_wait(
 ) -> None:
     await node.plugin("d0")
     await node.tick()
-    before = loaded(node)
+    before = await loaded(node)
 
     disk.failing, disk.bytes_before = call, 20
     await listed(node, "d0", "d1")
@@ -126,7 +126,7 @@ async def test_full_disk_refuses_pods_with_devices_and_lets_others_wait(
     assert node.pod_status(refused).reason == "UnexpectedAdmissionError"
     assert [reason for reason, _ in node.pod_events(plain)] == ["FailedPrepareDynamicResources"]
     # The old state is there, whole, and nothing beside it.
-    assert loaded(node) == before
+    assert await loaded(node) == before
     assert hidden_files(node) == []
 
     disk.failing = ""
@@ -146,7 +146,7 @@ async def test_space_that_comes_back_is_used_at_the_next_write(node: Node, disk:
 
     # The device of the refused pod, which has ended, is free again.
     assert (node.phase(name), node.devices(name)) == ("Running", ("d0",))
-    checkpoint = loaded(node)
+    checkpoint = await loaded(node)
     assert checkpoint is not None
     pod = node.store.pod_named(name)
     assert pod is not None
@@ -180,7 +180,7 @@ async def test_resource_is_forgotten_though_the_disk_is_full(
 
     assert node.status() == (0, 0)
     assert "no space left on device" in caplog.text
-    checkpoint = loaded(node)
+    checkpoint = await loaded(node)
     assert checkpoint is not None
     assert ResourceName(RESOURCE) in checkpoint.registered
 
@@ -233,11 +233,11 @@ def file_size_limit() -> Iterator[Callable[[int], None]]:
 async def test_truncated_write_leaves_the_old_state(node: Node, file_size_limit: Callable[[int], None]) -> None:
     await node.plugin("d0")
     await node.tick()
-    before = loaded(node)
+    before = await loaded(node)
 
     file_size_limit(100)
     name = await node.settled_pod(1)
-    after = loaded(node)
+    after = await loaded(node)
     file_size_limit(resource.RLIM_INFINITY)
 
     assert without_numbers(node.message(name)).endswith(f"write {node.folder}/.N: file too large, which is unexpected")

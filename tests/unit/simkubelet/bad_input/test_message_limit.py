@@ -6,10 +6,14 @@ Source: google.golang.org/grpc v1.72.1, clientconn.go, ``defaultClientMaxReceive
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis import pluginregistration
+from simkubelet.golang.message import MOST_FIELDS, UnreadableMessageError, read_message
+from simkubelet.model.version import version
 from tests.support.node import FakePlugin, Node
 
 from .raw_plugin import RawPlugin
@@ -17,6 +21,16 @@ from .raw_plugin import RawPlugin
 LIMIT = 4 << 20
 TOO_LARGE = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (4194305 vs. 4194304)"
 OTHER = "example.com/other"
+
+
+def nested(number: int, content: bytes) -> bytes:
+    """A message as a field of another one."""
+    length, prefix = len(content), bytearray([number << 3 | 2])
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*prefix, length]) + content
+
 
 DEVICES = 64_528
 """Devices in the list of exactly 4 MiB: all but the last with an id of 52 bytes."""
@@ -153,4 +167,47 @@ async def test_answer_to_allocate_has_the_same_limit(node: Node, size: int, phas
 
     assert (node.phase(name), node.message(name)) == (phase, message)
     assert not node.of("plugin-disconnected")
+    await assert_other_is_served(node, other)
+
+
+@pytest.mark.parametrize("minor", ["1.33", "1.34"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (api.AllocateResponse, b"\n\0" * (MOST_FIELDS + 1)),
+        (api.AllocateResponse, nested(1, b"\x12\0" * MOST_FIELDS)),
+        (api.AllocateResponse, nested(1, b"\n\x02\n\0" * (MOST_FIELDS // 2))),
+        (pluginregistration.PluginInfo, b'"\x01v' * (MOST_FIELDS + 1)),
+        (api.RegisterRequest, b"\x28\x01" * (MOST_FIELDS + 1)),
+    ],
+    ids=["answers", "mounts", "variables", "versions", "unknown fields"],
+)
+def test_message_of_too_many_fields_is_refused_before_it_is_read(kind: type[Any], content: bytes, minor: str) -> None:
+    with pytest.raises(UnreadableMessageError, match="more than 50,000 fields, which simkubelet does not take"):
+        read_message(kind, content, version(minor))
+    read_message(kind, content, version(minor), None)
+
+
+def test_long_texts_and_the_most_fields_are_read() -> None:
+    long = api.AllocateResponse(
+        container_responses=[
+            api.ContainerAllocateResponse(
+                envs={"A": "a" * (LIMIT // 2)}, mounts=[api.Mount(host_path="a" * 90)] * 20_000
+            )
+        ]
+    )
+    for minor in ("1.33", "1.34"):
+        assert read_message(api.AllocateResponse, long.SerializeToString(), version(minor)) == long
+        read_message(api.AllocateResponse, b"\n\0" * MOST_FIELDS, version(minor))
+
+
+async def test_answer_of_too_many_fields_fails_its_pod_alone(node: Node) -> None:
+    _, other = await plugins(node, {"Allocate": nested(1, b"\x12\0" * MOST_FIELDS)})
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+    await node.tick()
+
+    name = await node.settled_pod(1)
+
+    assert node.phase(name) == "Failed"
+    assert "failed to unmarshal the received message: it has more than 50,000 fields" in node.message(name)
     await assert_other_is_served(node, other)

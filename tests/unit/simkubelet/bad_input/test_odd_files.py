@@ -337,7 +337,9 @@ def test_plugin_folder_that_became_a_link_is_not_cleaned(outside: Path, plugin_f
 
 
 @pytest.mark.parametrize("kind", ["fifo", "endless", "outside"])
-def test_checkpoint_that_is_no_file_of_the_node_is_not_read(outside: Path, plugin_folder: Path, kind: str) -> None:
+async def test_checkpoint_that_is_no_file_of_the_node_is_not_read(
+    outside: Path, plugin_folder: Path, kind: str
+) -> None:
     path = plugin_folder / CHECKPOINT_NAME
     (outside / "theirs").write_text("precious")
     if kind == "fifo":
@@ -345,4 +347,21 @@ def test_checkpoint_that_is_no_file_of_the_node_is_not_read(outside: Path, plugi
     else:
         path.symlink_to("/dev/zero" if kind == "endless" else outside / "theirs")
 
-    assert PluginFolder(plugin_folder).load(version("1.34")) is None
+    assert await PluginFolder(plugin_folder).load(version("1.34")) is None
+
+
+async def test_long_checkpoint_keeps_nobody_waiting(plugin_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    entry = '{"PodUID":"a","ContainerName":"b","ResourceName":"c","DeviceIDs":{"0":["x"]},"AllocResp":""}'
+    entries = ",".join([entry] * 50_000)
+    text = f'{{"Data":{{"PodDeviceEntries":[{entries}],"RegisteredDevices":{{}}}},"Checksum":1}}'
+    (plugin_folder / CHECKPOINT_NAME).write_text(text)
+
+    loading = asyncio.create_task(PluginFolder(plugin_folder).load(version("1.34")))
+    turns = 0
+    while not loading.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > 10
+    assert loading.result() is None
+    assert "checkpoint is corrupted" in caplog.text

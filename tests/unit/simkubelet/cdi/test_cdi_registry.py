@@ -110,6 +110,35 @@ def test_entry_that_is_no_file_keeps_no_other_from_use(folders: tuple[Path, Path
     ]
 
 
+def test_specs_are_read_until_they_are_too_large_together(folders):
+    for number in range(3):
+        (folders[0] / f"{number}.json").write_text(text([f"d{number}"], value="x" * (4 << 20)))
+    (folders[1] / "small.json").write_text(text(["small"]))
+
+    registry = load(folders)
+
+    assert list(registry.devices) == ["vendor.com/gpu=d0", "vendor.com/gpu=d1", "vendor.com/gpu=small"]
+    (problem,) = registry.problems
+    assert problem.startswith("/static/2.json: cannot be read: it is larger than ")
+
+
+@pytest.mark.parametrize("content", ["a:\n" + "- b\n" * 2_000_000, f"[{'1, ' * 2_000_000}1]"], ids=["block", "flow"])
+def test_spec_of_too_many_values_is_refused_early(folders, content):
+    (folders[0] / "many.yaml").write_text(content)
+
+    (problem,) = load(folders).problems
+
+    assert problem == "/static/many.yaml: failed to unmarshal CDI Spec: more than 200000 values"
+
+
+def test_spec_with_half_a_character_is_refused(folders):
+    (folders[0] / "half.json").write_text(text(["a"], value="\ud800"))
+
+    (problem,) = load(folders).problems
+
+    assert problem.endswith("failed to unmarshal CDI Spec: found invalid Unicode character escape code")
+
+
 def test_unresolvable_devices_are_all_named_in_their_order(folders):
     (folders[0] / "good.json").write_text(text(["a"]))
 

@@ -141,8 +141,8 @@ def test_released_versions_are_taken(version):
         pytest.param(json.dumps(spec(devices={})), "devices: Input should be", id="wrong-type"),
         pytest.param(json.dumps(spec(cdi_version="0.3.0")), "cdi_version: unknown field", id="python-name"),
         pytest.param(json.dumps(spec(edits(additionalGids=[-1]))), "number -1 into a uint32", id="negative-group"),
-        pytest.param('{"kind": "a", "kind": "b"}', "key 'kind' stands twice", id="json-key-twice"),
-        pytest.param("kind: a\nkind: b", "key 'kind' stands twice", id="yaml-key-twice"),
+        pytest.param('{"kind": "a", "kind": "b"}', "duplicate key 'kind'", id="json-key-twice"),
+        pytest.param("kind: a\nkind: b", "duplicate key 'kind'", id="yaml-key-twice"),
     ],
 )
 def test_text_that_is_not_a_spec_is_refused(text, words):

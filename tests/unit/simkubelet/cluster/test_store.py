@@ -9,7 +9,15 @@ from faker import Faker
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.errors import InputError
 from simkubelet.model.node import NodeStatus, Taint
-from simkubelet.model.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, PodStatus, Running
+from simkubelet.model.pod_status import (
+    Condition,
+    ConditionType,
+    ContainerStatus,
+    PodPhase,
+    PodStatus,
+    Running,
+    Terminated,
+)
 from simkubelet.model.resources import ResourceName
 
 from .conftest import Cluster, manifest
@@ -108,6 +116,26 @@ def test_fractions_of_seconds_are_kept_while_only_others_parts_are_written(clust
     found = cluster.store.pod(pod.uid)
     assert found is not None
     assert found.status == status
+
+
+def test_status_that_etcd_does_not_take_is_lost_until_it_is_smaller(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    pod = cluster.store.create_pod(manifest("a", nodeName="n"))
+    ended = Terminated(1, "Error", 0.0, 1.0, "x" * 4096)
+    large, small = (
+        PodStatus(PodPhase.RUNNING, containers=tuple(ContainerStatus(f"c{i}", ended) for i in range(count)))
+        for count in (400, 300)
+    )
+    for status, expected in ((large, "Pending"), (small, "Running"), (large, "Running"), (PodStatus(), "Pending")):
+        cluster.store.set_pod_status(pod.uid, status)
+
+        assert stored(cluster, "a")["status"]["phase"] == expected
+        assert cluster.store.pod(pod.uid).status.phase == expected
+
+    assert [record.getMessage() for record in caplog.records] == [
+        'Failed to update status for pod "default/a": etcdserver: request is too large'
+    ] * 2
 
 
 def test_status_that_shows_nothing_new_is_no_write(cluster: Cluster) -> None:

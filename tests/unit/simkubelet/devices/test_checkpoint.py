@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -127,3 +128,23 @@ def test_file_after_many_changes_is_the_one_of_a_fresh_start(data):
         checkpoint = Checkpoint(tuple(known[number] for number in entries), registered)
 
         assert text.render(checkpoint).decode() == encode(checkpoint)
+
+
+def test_full_answer_takes_a_few_times_its_size():
+    """The text that the checksum is of has up to four characters for each byte, and is never made."""
+    response = ContainerAllocateResponse(envs={"A": "\x7f" * (4 << 20)})
+    allocation = Allocation({-1: (DeviceID("d"),)}, response)
+    checkpoint = Checkpoint((AllocationEntry(PodUID("u"), "c", ResourceName("a.b/c"), allocation),), {})
+    text = CheckpointText()
+    tracemalloc.start()
+    try:
+        written = text.render(checkpoint)
+        rendering = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        assert decode(written.decode()) == checkpoint
+        reading = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert rendering < 6 * (4 << 20)
+    assert reading < 12 * (4 << 20)

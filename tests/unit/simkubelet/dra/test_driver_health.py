@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from simkubelet.apis.drahealth import UNHEALTHY, DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
+from simkubelet.dra import health as driver_health
 from tests.support.dra_node import DRIVER, DraWorld, pod_object
 from tests.support.patience import LIMIT_S, until
 
@@ -121,3 +126,43 @@ async def test_cache_survives_a_restart_with_its_file(make_world: MakeWorld) -> 
     (world.folder / "dra_health_state").write_text("{")
     await world.manager("restart")
     assert world.node.manager.health.of_device(DRIVER, ("pool", "dev-0")) == "Unknown"
+
+
+@pytest.mark.parametrize("field", ["PoolName", "DeviceName", "Health"])
+@pytest.mark.parametrize("value", [5, "\ud800", ["a"]], ids=["number", "half a character", "list"])
+def test_file_with_something_else_than_texts_is_passed_over(tmp_path: Path, field: str, value: object) -> None:
+    device = {"PoolName": "p", "DeviceName": "d", "Health": "Healthy", "LastUpdated": "2026-01-01T00:00:00Z"}
+    state = {DRIVER: {"Devices": {"p/d": {**device, field: value}}}}
+    (tmp_path / "dra_health_state").write_text(json.dumps(state))
+
+    known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+
+    assert known.of_device(DRIVER, ("p", "d")) == "Unknown"
+
+
+async def test_devices_that_a_driver_reports_no_more_are_forgotten_where_they_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_health, "_MOST_DEVICES", 3)
+    known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+    saves = Mock(wraps=driver_health.replace_file)
+    monkeypatch.setattr(driver_health, "replace_file", saves)
+    for number in range(10):
+        known.update(DRIVER, NodeWatchResourcesResponse(devices=[unhealthy(number), unhealthy(0)]))
+    await asyncio.sleep(0)
+
+    assert [known.of_device(DRIVER, ("p", str(number))) for number in (0, 1, 7, 8, 9)] == [
+        "Unhealthy",
+        "Unknown",
+        "Unknown",
+        "Unhealthy",
+        "Unhealthy",
+    ]
+    assert saves.call_count == 1
+    known.update(DRIVER, NodeWatchResourcesResponse(devices=[unhealthy(number) for number in range(5)]))
+    assert {known.of_device(DRIVER, ("p", str(number))) for number in range(5)} == {"Unhealthy"}
+    await asyncio.sleep(0)
+
+
+def unhealthy(number: int) -> DeviceHealth:
+    return DeviceHealth(device=DeviceIdentifier(pool_name="p", device_name=str(number)), health=UNHEALTHY)

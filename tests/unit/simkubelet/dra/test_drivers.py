@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from simkubelet.apis.dra import NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from simkubelet.stdio.dra_node import ObjectBook
 from tests.support.dra_node import DRIVER, DraWorld, pod_object
 from tests.support.patience import LIMIT_S, until
@@ -185,3 +186,42 @@ async def test_plugin_of_the_watched_folder_is_registered(make_world: Callable[[
     async with asyncio.timeout(LIMIT_S):
         while world.node.manager.plugins.of_driver(DRIVER):
             await world.clock.advance(1)
+
+
+async def until_idle(world: DraWorld) -> None:
+    """Let half an hour pass in which nobody calls the driver."""
+    [plugin] = world.node.manager.plugins.of_driver(DRIVER)
+    before = plugin._channel._connection
+    await world.clock.advance(1800)
+    await until(lambda: plugin.hangs or (plugin._channel._connection is not before and plugin.is_connected))
+
+
+async def test_idle_connection_is_made_again(make_world: Callable[[str], DraWorld]) -> None:
+    world = make_world("1.34.2")
+    await world.manager("start")
+    await world.serve()
+    before = await wipes(world)
+
+    await until_idle(world)
+
+    assert (await prepare(world, "c1"))["claims"] == ["default/c1/c1-uid"]
+    assert await wipes(world) == before
+
+
+async def test_idle_connection_hangs_in_the_first_patches_of_1_34(make_world: Callable[[str], DraWorld]) -> None:
+    world = make_world("1.34.1")
+    await world.manager("start")
+    await world.serve()
+    await world.put_claim("c1", "c1")
+    await world.clock.advance(1799)
+    assert (await world.manager("prepare", pod=pod_object("c1", "c1")))["ok"]
+
+    await until_idle(world)
+    [plugin] = world.node.manager.plugins.of_driver(DRIVER)
+    asked = NodePrepareResourcesRequest(), NodePrepareResourcesResponse
+    call = asyncio.create_task(plugin.call("NodePrepareResources", *asked))
+    await world.clock.advance(3600)
+
+    assert plugin.is_connected
+    assert not call.done()
+    call.cancel()

@@ -152,8 +152,35 @@ async def test_driver_without_socket_fails_the_call_at_once(world: DraWorld) -> 
     )
 
 
-@pytest.mark.parametrize(("minor", "count"), [("1.34", 2), ("1.36", 2), ("1.37", 1)])
-async def test_restart_doubles_devices_until_1_37(
+@pytest.mark.parametrize(
+    ("release", "is_known"),
+    [("1.34.3", False), ("1.34.4", True), ("1.35.0", False), ("1.35.1", True), ("1.36", True)],
+)
+async def test_claim_after_a_prepared_one_is_forgotten_by_some_patches(
+    make_world: Callable[[str], DraWorld], release: str, is_known: bool
+) -> None:
+    world, pod = make_world(release), pod_object("p2", "shared", "own")
+    await world.manager("start")
+    await world.serve()
+    await world.put_claim("shared", "p1", "p2")
+    await world.put_claim("own", "p2")
+    await prepared(world, pod_object("p1", "shared"))
+
+    assert await prepared(world, pod) == ""
+
+    answer = await world.manager("get_resources", pod=pod, container="c")
+    if is_known:
+        assert answer["cdi_devices"] == ["example.com/class=shared", "example.com/class=own"]
+    else:
+        assert answer["error"] == "internal error: unable to get claim info for ResourceClaim own"
+    assert len((await world.drive("calls"))["calls"]) == 1 + is_known
+
+
+@pytest.mark.parametrize(
+    ("minor", "count"),
+    [("1.34.11", 2), ("1.34.12", 1), ("1.35", 2), ("1.36.3", 2), ("1.36.4", 1), ("1.37", 1)],
+)
+async def test_restart_doubles_devices_until_the_fix_of_each_minor(
     make_world: Callable[[str], DraWorld], minor: str, count: int
 ) -> None:
     world, pod = make_world(minor), pod_object("p1", "c1")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.golang.text import InvalidJsonError, formatted, go_duration, json_fault, read_json
+from simkubelet.golang.text import InvalidJsonError, formatted, go_duration, json_fault, quoted, read_json
 
 
 @pytest.mark.parametrize(
@@ -89,3 +90,27 @@ def test_trailing_comma_is_reported_as_go_does_where_python_knows_it(text: str, 
     error = json.JSONDecodeError("Illegal trailing comma before end of it", text, text.index(","))
 
     assert json_fault(error) == f"invalid character '{text[-1]}' looking for beginning of {place}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", '""'),
+        ("a é ü", '"a é ü"'),
+        ('"\\', r'"\"\\"'),
+        ("\a\b\f\n\r\t\v", r'"\a\b\f\n\r\t\v"'),
+        ("\0\x1b\x7f\x80", r'"\x00\x1b\x7f\u0080"'),
+        ("\u200b\U000e0001é", r'"\u200b\U000e0001é"'),
+    ],
+)
+def test_text_is_quoted_as_go_does(text: str, expected: str) -> None:
+    assert quoted(text) == expected
+    assert quoted(text * 2) == f'"{expected[1:-1] * 2}"'
+
+
+def test_four_megabytes_are_quoted_soon() -> None:
+    began_s = time.thread_time()
+
+    assert len(quoted("\x01" * (4 << 20))) == 2 + (16 << 20)
+
+    assert time.thread_time() - began_s < 2

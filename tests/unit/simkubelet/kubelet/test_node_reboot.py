@@ -27,6 +27,31 @@ async def test_reboot_ends_containers_without_a_word_and_starts_them_again(node:
     assert not [event for event in node.of("event") if event.reason == "Killing"]
 
 
+async def test_reboot_gives_the_node_another_boot_id_and_an_event(node: Any) -> None:
+    def boot_id() -> str:
+        return str(node.store.node("node-1").manifest["status"]["nodeInfo"]["bootID"])
+
+    def reboots() -> list[tuple[str, str, int]]:
+        found = [event for event in node.store.objects.all_of("events") if event["reason"] == "Rebooted"]
+        return [(event["type"], event["message"], event["count"]) for event in found]
+
+    first = boot_id()
+    await node.kubelet.restart()
+    assert (boot_id(), reboots()) == (first, [])
+
+    await node.kubelet.reboot()
+    await node.clock.advance(30)
+    second = boot_id()
+    await node.kubelet.reboot()
+    third = boot_id()
+
+    assert len({first, second, third}) == 3
+    assert reboots() == [
+        ("Warning", f"Node node-1 has been rebooted, boot id: {second}", 1),
+        ("Warning", f"Node node-1 has been rebooted, boot id: {third}", 1),
+    ]
+
+
 async def test_rebooted_kubelet_admits_pods_in_the_order_that_was_given(node: Any) -> None:
     await node.plugin("d0", "d1", "d2")
     names = [await node.settled_pod(1) for _ in range(3)]

@@ -20,7 +20,7 @@ BARE = NodeStatus(capacity=MACHINE, allocatable=MACHINE)
 
 
 def at(now: float, status: NodeStatus = BARE) -> NodeStatus:
-    return with_conditions(status, kubelet_version="v1.34.4", now=now)
+    return with_conditions(status, now=now)
 
 
 def ready_of(status: NodeStatus) -> NodeCondition:
@@ -37,7 +37,6 @@ def test_healthy_node_has_four_conditions_with_ready_last():
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ]
     assert {(c.last_heartbeat_time, c.last_transition_time) for c in status.conditions} == {(7, 7)}
-    assert status.kubelet_version == "v1.34.4"
 
 
 def test_heartbeat_continues_while_the_transition_stays():

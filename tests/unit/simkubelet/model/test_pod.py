@@ -63,7 +63,7 @@ def test_sidecar_counts_beside_later_init_containers_and_the_app():
     [
         pytest.param({"spec": {"containers": [container("c")]}}, "metadata.name", id="no-name"),
         pytest.param({"metadata": {"name": "p"}, "spec": {}}, "spec.containers", id="no-containers"),
-        pytest.param(manifest(container("c"), container("c")), "'c' stands more than once", id="name-twice"),
+        pytest.param(manifest(container("c"), container("c")), "duplicate container name 'c'", id="name-twice"),
         pytest.param(manifest({"image": "x"}), r"containers\[0\].name", id="container-without-name"),
         pytest.param(manifest(container("c", "1500m")), "counted in whole devices", id="part-of-a-device"),
         pytest.param(manifest(container("c", -1)), "must not be below 0", id="negative"),

@@ -10,11 +10,12 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 
-from simkubelet.model.errors import HostError
+from simkubelet._internal import http_listener
 from simkubelet.model.version import version
 from simkubelet.monitoring.exposition import content_type
 from simkubelet.monitoring.kubelet_http import Check, KubeletHttp, answer_of_all, checks_of
 from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
+from tests.support.patience import LIMIT_S
 
 
 def well() -> None:
@@ -30,21 +31,31 @@ def checks(minor: str = "1.34", sync_loop: Check = well) -> dict[str, Check]:
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Callable[..., Any]]:
-    """Serves and gives a function that asks for a path: (status, content type, text)."""
-    sniffing: list[str | None] = []
+async def start() -> AsyncIterator[Callable[..., Any]]:
+    """Gives a function that starts a server with some checks."""
     async with AsyncExitStack() as stack:
 
-        async def serve(sync_loop: Check = well, socket: Path | None = None) -> Callable[..., Any]:
+        async def start(sync_loop: Check = well) -> KubeletHttp:
             metrics_type = content_type(version("1.34"))
             server = KubeletHttp(checks(sync_loop=sync_loop), lambda: "kubelet_running_pods 0\n", metrics_type)
-            await server.start(socket)
+            await server.start()
             stack.push_async_callback(server.stop)
-            connector = None if socket is None else aiohttp.UnixConnector(str(socket))
-            session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+            return server
+
+        yield start
+
+
+@pytest.fixture
+async def serve(start) -> AsyncIterator[Callable[..., Any]]:
+    """Serves and gives a function that asks for a path: (status, content type, text)."""
+    sniffing: list[str | None] = []
+    async with aiohttp.ClientSession() as session:
+
+        async def serve(sync_loop: Check = well) -> Callable[..., Any]:
+            server = await start(sync_loop)
 
             async def ask(path: str) -> tuple[int, str, str]:
-                async with session.get(f"http://127.0.0.1:{server.port or 80}{path}") as response:
+                async with session.get(f"http://127.0.0.1:{server.port}{path}") as response:
                     sniffing.append(response.headers.get("X-Content-Type-Options"))
                     return response.status, response.headers["Content-Type"], await response.text()
 
@@ -112,18 +123,16 @@ def test_metrics_say_how_names_are_escaped_from_1_31_on(minor: str, expected: st
     assert content_type(version(minor)) == f"text/plain; version=0.0.4; charset={expected}"
 
 
-async def test_unix_socket_serves_the_same(serve, short_folder: Path):
-    ask = await serve(socket=short_folder / "http.sock")
+async def test_connection_without_a_whole_head_is_closed(start, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_listener, "_HEAD_S", 0.05)
+    server = await start()
+    for sent in (b"", b"GET /metrics HTTP/1.1\r\nHost: loc"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
 
-    assert (await ask("/healthz"))[2] == "ok"
-
-
-async def test_socket_that_cannot_be_made_is_a_host_error(short_folder: Path):
-    server = KubeletHttp(checks(), str, "text/plain")
-
-    with pytest.raises(HostError, match=r"none/http\.sock: cannot listen: No such file or directory"):
-        await server.start(short_folder / "none" / "http.sock")
-    await server.stop()
+        async with asyncio.timeout(LIMIT_S):
+            assert await reader.read() == b""
+        writer.close()
 
 
 def test_device_plugin_check_came_with_1_32():

@@ -178,14 +178,20 @@ async def test_ended_pods_are_listed_up_to_1_33(serve, books: Books, minor: str,
     assert [pod.name for pod in response.pod_resources] == names
 
 
-async def test_get_finds_a_pod_that_has_ended(serve, books: Books):
+@pytest.mark.parametrize(
+    ("release", "finds"), [("1.34.5", True), ("1.34.7", False), ("1.35.3", True), ("1.35.4", False), ("1.36", False)]
+)
+async def test_get_finds_a_pod_that_has_ended_up_to_some_patches(serve, books: Books, release: str, finds: bool):
     books.known = [make_pod("p"), make_pod("p", namespace="team")]
     books.ended = {"p"}
     request = v1.GetPodResourcesRequest(pod_name="p", pod_namespace="team")
+    asking = Calls(await serve(release), POD_RESOURCES).Get(request)
 
-    response = await Calls(await serve(), POD_RESOURCES).Get(request)
-
-    assert response.pod_resources.namespace == "team"
+    if finds:
+        assert (await asking).pod_resources.namespace == "team"
+    else:
+        with pytest.raises(RpcError, match="pod p in namespace team not found"):
+            await asking
 
 
 @pytest.mark.parametrize(

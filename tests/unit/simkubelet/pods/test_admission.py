@@ -78,7 +78,7 @@ async def test_empty_answer_leaves_the_devices_reserved(node: Any):
 
 
 async def test_node_without_room_rejects_what_the_scheduler_would_not_have_sent(node: Any):
-    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}
+    spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "9"}}}]}
 
     name = await node.settled_pod(None, **spec)
 
@@ -115,7 +115,15 @@ async def test_minors_count_an_unknown_resource_of_an_init_container_differently
         )
 
 
-@pytest.mark.parametrize(("minor", "told"), [("1.35", "95%!f(MISSING)ull"), ("1.36", "95%full")])
+@pytest.mark.parametrize(
+    ("minor", "told"),
+    [
+        ("1.34.9", "95%!f(MISSING)ull"),
+        ("1.34.10", "95%full"),
+        ("1.35", "95%!f(MISSING)ull"),
+        ("1.36", "95%full"),
+    ],
+)
 async def test_per_cent_sign_in_a_rejection_is_formatted_in_the_event_of_old_minors(
     make_node: Any, minor: str, told: str
 ):

@@ -46,7 +46,8 @@ def pods_with_lives(draw: st.DrawFn) -> tuple[Pod, dict[str, ContainerRecord]]:
 
 
 def phase(pod: Pod, lives: dict[str, ContainerRecord], *, is_over: bool = False, by_container: bool = True) -> PodPhase:
-    statuses = container_statuses(pod, lives, lambda name: None, {}, by_container=by_container)
+    runs = {name: [run] for name, run in lives.items()}
+    statuses = container_statuses(pod, runs, {}, by_container=by_container)
     started = any(app.name in lives for app in pod.app_containers)
     return phase_of(pod, statuses, is_over=is_over, has_initialized=started, by_container=by_container)
 

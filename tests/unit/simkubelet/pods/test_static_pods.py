@@ -178,45 +178,45 @@ async def test_static_pod_continues_over_a_restart_of_the_kubelet(static_node: A
     assert len([e for e in static_node.of("container-started") if e.pod == "web-node-1"]) == 1
 
 
-def test_files_that_are_not_manifests_are_left_out(manifests: Path, write: Any) -> None:
+async def test_files_that_are_not_manifests_are_left_out(manifests: Path, write: Any) -> None:
     write("web")
     (manifests / "broken.yaml").write_text("kind: [")
     (manifests / "other.yaml").write_text("kind: Service\nmetadata: {name: x}\n")
     (manifests / ".hidden.yaml").write_text((manifests / "web.yaml").read_text())
     (manifests / "folder").mkdir()
 
-    pods = read_static_pods(manifests, "Node-1", manifests.parent)
+    pods = await read_static_pods(manifests, "Node-1", manifests.parent)
 
     assert [pod.name for pod in pods.values()] == ["web-node-1"]
-    assert read_static_pods(manifests / "missing", "node-1", manifests.parent) == {}
+    assert await read_static_pods(manifests / "missing", "node-1", manifests.parent) == {}
 
 
-def test_last_file_of_a_name_counts(manifests: Path, write: Any) -> None:
+async def test_last_file_of_a_name_counts(manifests: Path, write: Any) -> None:
     write("web")
     (manifests / "z.yaml").write_text((manifests / "web.yaml").read_text().replace("none", "other"))
 
-    (pod,) = read_static_pods(manifests, "node-1", manifests.parent).values()
+    (pod,) = (await read_static_pods(manifests, "node-1", manifests.parent)).values()
 
     assert pod.manifest["spec"]["containers"][0]["image"] == "other"
 
 
-def test_static_pods_stay_on_a_node_in_trouble(manifests: Path, write: Any) -> None:
+async def test_static_pods_stay_on_a_node_in_trouble(manifests: Path, write: Any) -> None:
     write("web")
 
-    (pod,) = read_static_pods(manifests, "node-1", manifests.parent).values()
+    (pod,) = (await read_static_pods(manifests, "node-1", manifests.parent)).values()
 
     assert pod.manifest["spec"]["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
 
 
-def test_uid_says_manifest_node_and_file(manifests: Path, write: Any) -> None:
+async def test_uid_says_manifest_node_and_file(manifests: Path, write: Any) -> None:
     write("web")
-    (first,) = read_static_pods(manifests, "a", manifests.parent)
-    (second,) = read_static_pods(manifests, "b", manifests.parent)
+    (first,) = await read_static_pods(manifests, "a", manifests.parent)
+    (second,) = await read_static_pods(manifests, "b", manifests.parent)
     write("web", tier="back")
-    (third,) = read_static_pods(manifests, "a", manifests.parent)
+    (third,) = await read_static_pods(manifests, "a", manifests.parent)
 
     assert len({first, second, third}) == 3
-    assert read_static_pods(manifests, "a", manifests.parent).keys() == {third}
+    assert (await read_static_pods(manifests, "a", manifests.parent)).keys() == {third}
 
 
 POD = "apiVersion: v1\nkind: Pod\n"
@@ -242,14 +242,18 @@ CONTAINERS = "spec: {containers: [{name: main, image: example}]}"
     ],
     ids=str.__len__,
 )
-def test_hostile_manifest_is_left_out_and_logged(manifests: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hostile_manifest_is_left_out_and_logged(
+    manifests: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (manifests / "hostile.yaml").write_text(text)
 
-    assert read_static_pods(manifests, "node", manifests.parent) == {}
+    assert await read_static_pods(manifests, "node", manifests.parent) == {}
     assert "Could not process manifest file" in caplog.text
 
 
-def test_entry_that_is_no_manifest_hides_no_other(tmp_path: Path, write: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_entry_that_is_no_manifest_hides_no_other(
+    tmp_path: Path, write: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = tmp_path / "node"
     folder = directory / "root" / "etc" / "manifests"
     folder.mkdir(parents=True)
@@ -262,7 +266,7 @@ def test_entry_that_is_no_manifest_hides_no_other(tmp_path: Path, write: Any, ca
     os.mkfifo(folder / "a-fifo.yaml")
     (folder / "a-folder.yaml").mkdir()
 
-    pods = read_static_pods(folder, "node", directory)
+    pods = await read_static_pods(folder, "node", directory)
 
     assert [pod.name for pod in pods.values()] == ["inside-node"]
     assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
@@ -272,7 +276,7 @@ def test_entry_that_is_no_manifest_hides_no_other(tmp_path: Path, write: Any, ca
     ]
 
 
-def test_folder_of_manifests_leads_nowhere_outside_of_the_node(tmp_path: Path, write: Any) -> None:
+async def test_folder_of_manifests_leads_nowhere_outside_of_the_node(tmp_path: Path, write: Any) -> None:
     directory = tmp_path / "node"
     folder = directory / "root" / "etc" / "manifests"
     folder.parent.mkdir(parents=True)
@@ -283,5 +287,25 @@ def test_folder_of_manifests_leads_nowhere_outside_of_the_node(tmp_path: Path, w
     with pytest.raises(InputError, match="manifests: cannot be made: File exists; choose another folder"):
         make_static_pod_folder(folder, directory)
 
-    assert read_static_pods(folder, "node", directory) == {}
+    assert await read_static_pods(folder, "node", directory) == {}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["outside.yaml"]
+
+
+@pytest.mark.parametrize("count", [2_000, 100_000], ids=["long", "too many values"])
+async def test_long_manifest_keeps_nobody_waiting(
+    manifests: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    variables = "".join(f"    - {{name: A{number}, value: b}}\n" for number in range(count))
+    container = f"  - name: c\n    image: none\n    env:\n{variables}"
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: long}}\nspec:\n  containers:\n{container}"
+    (manifests / "long.yaml").write_text(text)
+
+    reading = asyncio.create_task(read_static_pods(manifests, "node-1", manifests.parent))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > 10
+    assert [pod.name for pod in reading.result().values()] == ["long-node-1"] * (count == 2_000)
+    assert ("more than 200000 values" in caplog.text) == (count > 2_000)

@@ -14,7 +14,7 @@ UNKNOWN = "ContainerStatusUnknown"
 
 
 def pod_of(init: list[dict[str, Any]]) -> Pod:
-    spec = {"containers": [{"name": "c"}], "initContainers": init}
+    spec = {"containers": [{"name": "c", "image": "x"}], "initContainers": init}
     return pod_from_manifest({"metadata": {"name": "p"}, "spec": spec})
 
 

@@ -15,6 +15,7 @@ from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import pod_from_manifest
+from simkubelet.node_tree import node_tree
 from simkubelet.pods.volumes import Volumes
 
 
@@ -115,8 +116,12 @@ def furnish(node: Path) -> None:
         ("/etc/passwd/file", "FileOrCreate", "open /etc/passwd/file: not a directory"),
         ("/not/there/file", "FileOrCreate", "open /not/there/file: no such file or directory"),
         ("/out/folder", "DirectoryOrCreate", "mkdir /out: file exists"),
+        ("/out/folder/in/folder", "DirectoryOrCreate", "mkdir /out: file exists"),
         ("/etc/../up", "DirectoryOrCreate", "invalid HostPath `/etc/../up`: must not contain '..'"),
         ("/x", "Sometimes", "Sometimes is an invalid volume type"),
+        ("/x\0y", "DirectoryOrCreate", "mkdir /x\0y: invalid argument"),
+        ("/x\0y", "FileOrCreate", "open /x\0y: invalid argument"),
+        ("/x\0y", "File", "hostPath type check failed: /x\0y is not a file"),
     ],
 )
 def test_path_that_cannot_be_made_is_refused_and_the_host_stays(
@@ -180,3 +185,19 @@ def test_every_volume_that_fails_is_named(volumes: Volumes) -> None:
         'MountVolume.SetUp failed for volume "v0" : configmap "none" not found',
         'MountVolume.SetUp failed for volume "v1" : secret "none" not found',
     ]
+
+
+@pytest.mark.parametrize("type_", ["Directory", "DirectoryOrCreate", "File", "FileOrCreate"])
+def test_path_of_a_million_names_is_refused_at_once(volumes: Volumes, node: Path, type_: str) -> None:
+    path = "/" + "a/" * 500_000 + "f"
+
+    (fault,) = faults(volumes, on_host(path, type_))
+
+    assert fault.endswith(": file name too long" if type_.endswith("OrCreate") else " is not a " + type_.lower())
+    assert list((node / "root").iterdir()) == []
+
+
+def test_folder_as_deep_as_a_path_can_be_is_made(volumes: Volumes, node: Path) -> None:
+    assert faults(volumes, on_host("/" + "a/" * 2000, "DirectoryOrCreate")) == []
+    assert node_tree(node).is_folder("/" + "a/" * 2000)
+    node_tree(node).remove_folder("/a")

@@ -6,6 +6,7 @@ The texts are those of google.golang.org/grpc v1.72.1, clientconn.go and interna
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,6 +36,16 @@ from .frame_server import (
 HTML: Headers = [(b":status", b"502"), (b"content-type", b"text/html")]
 TWICE = framed(ANSWER.SerializeToString()) * 2
 
+
+def zipped(stream: int, content: bytes) -> list[Frame]:
+    """An answer to Allocate of which the message is said to be gzip."""
+    return [
+        headers(stream, [*ANSWER_BEGINS, (b"grpc-encoding", b"gzip")]),
+        data(stream, b"\1" + len(content).to_bytes(4) + content),
+        headers(stream, trailers(0), is_last=True),
+    ]
+
+
 ENDS: dict[str, tuple[Callable[[int], Sequence[Frame]], str]] = {
     "error-of-the-plugin": (lambda s: answered(s, 9, "no: 50% ä"), "code = FailedPrecondition desc = no: 50% ä"),
     "error-at-once": (
@@ -62,9 +73,25 @@ ENDS: dict[str, tuple[Callable[[int], Sequence[Frame]], str]] = {
         lambda s: [headers(s, ANSWER_BEGINS), data(s, TWICE[:7]), headers(s, trailers(0), is_last=True)],
         "code = Internal desc = unexpected EOF",
     ),
-    "compressed": (
-        lambda s: [headers(s, [*ANSWER_BEGINS, (b"grpc-encoding", b"gzip")]), data(s, b"\1\0\0\0\0")],
-        'code = Internal desc = grpc: Decompressor is not installed for grpc-encoding "gzip"',
+    "compressed-by-others": (
+        lambda s: [headers(s, [*ANSWER_BEGINS, (b"grpc-encoding", b"snappy")]), data(s, b"\1\0\0\0\0")],
+        'code = Internal desc = grpc: Decompressor is not installed for grpc-encoding "snappy"',
+    ),
+    "compressed-without-content": (
+        lambda s: zipped(s, b""),
+        "code = Internal desc = grpc: failed to decompress the message: EOF",
+    ),
+    "compressed-badly": (
+        lambda s: zipped(s, b"no gzip at all"),
+        "code = Internal desc = grpc: failed to decompress the message: gzip: invalid header",
+    ),
+    "compressed-and-cut": (
+        lambda s: zipped(s, gzip.compress(b"x" * 100)[:-9]),
+        "code = Internal desc = grpc: failed to read decompressed data: unexpected EOF",
+    ),
+    "compressed-to-nothing": (
+        lambda s: zipped(s, gzip.compress(bytes(5 << 20))),
+        "code = ResourceExhausted desc = grpc: received message after decompression larger than max 4194304",
     ),
     "compressed-with-nothing": (
         lambda s: [headers(s, ANSWER_BEGINS), data(s, b"\1\0\0\0\0")],
@@ -102,6 +129,12 @@ async def test_call_ends_in_the_words_of_go(short_folder: Path, end: str) -> Non
             await allocate(channel)
 
     assert str(error.value) == f"rpc error: {expected}"
+
+
+async def test_compressed_answer_is_read(short_folder: Path) -> None:
+    content = gzip.compress(ANSWER.SerializeToString())
+    async with serving(short_folder / "s", answering(lambda s: zipped(s, content))) as channel:
+        assert await allocate(channel) == ANSWER
 
 
 async def test_answer_without_a_message_is_the_end_of_the_stream(short_folder: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from simkubelet.model.clock import RealClock
 from simkubelet.model.version import version
+from simkubelet.node_tree import socket_path
 from simkubelet.registration.plugin_manager import PluginManager
 from simkubelet.registration.plugin_registration import DevicePluginHandler
 from simkubelet.registration.registration import RegistrationServer
@@ -32,7 +34,7 @@ class Reports:
         self.told.append(("listed", resource))
         self.listed.set()
 
-    def plugin_disconnected(self, resource: str, socket: str) -> None:
+    def plugin_disconnected(self, resource: str, socket: str, reason: str) -> None:
         self.told.append(("disconnected", resource))
         self.disconnected.set()
 
@@ -53,7 +55,7 @@ async def start(short_folder: Path, reports: Reports) -> AsyncIterator[Callable[
         registration.start()
         manager = PluginManager(
             short_folder / "plugins_registry",
-            {"DevicePlugin": DevicePluginHandler(registration)},
+            {"DevicePlugin": DevicePluginHandler(registration, partial(socket_path, short_folder))},
             version=version("1.34"),
             clock=clock,
             tasks=tasks,
@@ -66,22 +68,24 @@ async def start(short_folder: Path, reports: Reports) -> AsyncIterator[Callable[
 
 @pytest.fixture
 async def device_plugin(short_folder: Path) -> AsyncIterator[FakePlugin]:
-    plugin = FakePlugin(short_folder, endpoint="service.sock")
+    (short_folder / "plugins").mkdir()
+    plugin = FakePlugin(short_folder, endpoint="plugins/service.sock")
     plugin.list(["d0"])
     await plugin.serve()
     yield plugin
     await plugin.stop()
 
 
+@pytest.mark.parametrize("is_of_node", [False, True], ids=["path-of-the-host", "path-of-the-node"])
 async def test_plugin_lives_from_its_registration_socket_to_the_end_of_it(
-    start, short_folder: Path, reports: Reports, device_plugin: FakePlugin
+    start, short_folder: Path, reports: Reports, device_plugin: FakePlugin, is_of_node: bool
 ):
     start()
     registrar = WatchedPlugin(
         short_folder / "plugins_registry" / "reg.sock",
         RealClock(),
         name=RESOURCE,
-        endpoint=str(short_folder / "service.sock"),
+        endpoint=str((Path("/var/lib/kubelet") if is_of_node else short_folder) / "plugins" / "service.sock"),
     )
     await registrar.serve()
     await asyncio.wait_for(reports.listed.wait(), LIMIT_S)

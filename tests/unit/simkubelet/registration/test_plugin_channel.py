@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,7 @@ async def test_closed_channel_fails_calls_dials_and_streams(short_folder: Path) 
 
 
 async def first_of(channel: PluginChannel) -> bytes:
-    return await anext(channel.listen("/v1beta1.DevicePlugin/ListAndWatch", Empty()))
+    return await anext(listen(channel))
 
 
 async def test_stream_that_nobody_reads_is_held_up_and_no_other_call(short_folder: Path) -> None:
@@ -126,6 +128,37 @@ async def test_stream_that_nobody_reads_is_held_up_and_no_other_call(short_folde
         assert await anext(lists) == b"last"
         await lists.aclose()
         await given_up.wait()
+
+
+async def test_others_have_their_turn_while_a_stream_is_read(short_folder: Path) -> None:
+    count = 10_000
+
+    async def talk(peer: Peer) -> None:
+        await peer.greet()
+        stream = await peer.asked()
+        peer.say([headers(stream, ANSWER_BEGINS), *[data(stream, framed(b"x") * 1000)] * (count // 1000)])
+        await peer.until(lambda frame: frame.type == Type.RST_STREAM)
+
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with serving(short_folder / "s", talk) as channel, aclosing(listen(channel)) as messages:
+        await anext(messages)
+        other = asyncio.create_task(take_turns())
+        for _ in range(count // 2):
+            await anext(messages)
+        other.cancel()
+
+    assert turns > 50
+
+
+def listen(channel: PluginChannel) -> AsyncGenerator[bytes, None]:
+    return channel.listen("/v1beta1.DevicePlugin/ListAndWatch", Empty())
 
 
 async def test_plugin_that_comes_late_is_dialled_again(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from simkubelet._internal.change import Change
 from simkubelet.model.version import version
+from simkubelet.registration import plugin_manager
 from simkubelet.registration.plugin_manager import PluginManager
 from tests.support.watched_plugin import AttendedClock, WatchedPlugin
 
@@ -207,6 +208,37 @@ async def test_success_ends_the_pauses(start, serve, clock: AttendedClock, handl
     await clock.leap_until(lambda: len(again.asked_at) == 2)
 
     assert again.asked_at[1] - again.asked_at[0] == 1
+
+
+async def test_pauses_of_sockets_that_are_gone_are_forgotten_where_they_are_many(
+    start, serve, clock: AttendedClock, handler: Handler, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plugin_manager, "_MOST_PAUSES", 3)
+    handler.refusal = "no"
+    manager = start()
+    for number in range(10):
+        plugin = await serve(f"{number}.sock")
+        await clock.leap_until(lambda plugin=plugin: plugin.socket in manager._pauses)
+        await plugin.stop()
+        await clock.advance(5)
+
+    assert len(manager._pauses) <= 4
+
+
+async def test_more_sockets_than_attempts_at_a_time_are_all_registered(
+    start, serve, clock: AttendedClock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plugin_manager, "_MOST_ATTEMPTS", 2)
+    plugins = [await serve(f"{number}.sock") for number in range(5)]
+    attempts = set[int]()
+    manager = start()
+
+    def all_are_registered() -> bool:
+        attempts.add(len(manager._attempts))
+        return len(manager.registered_sockets) == len(plugins)
+
+    await clock.leap_until(all_are_registered)
+    assert max(attempts) == 2
 
 
 @pytest.mark.parametrize(("minor", "is_retried"), [("1.35", False), ("1.36", True)])

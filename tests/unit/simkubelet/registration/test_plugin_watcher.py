@@ -177,6 +177,7 @@ async def test_entry_that_leads_nowhere_hides_no_socket(
     assert sightings.seen == [("found", "z.sock"), ("found", "z2.sock")]
     watcher.stop()
     FileTree(folder).remove_folder("/a-deep")
+    (folder / "a-closed").rmdir()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.model.version import version
+from simkubelet.registration import registration
 from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
 from tests.support.node import RESOURCE, FakePlugin, Node
 from tests.support.patience import LIMIT_S
@@ -232,6 +233,26 @@ async def test_resource_of_the_checkpoint_is_forgotten_five_minutes_after_the_st
     await node.clock.advance(20)
 
     assert '"RegisteredDevices":{}' in (node.folder / "kubelet_internal_checkpoint").read_text()
+
+
+async def test_plugins_without_end_are_refused_until_others_have_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_MOST_CONNECTIONS", 2)
+    first = await node.plugin("d0", endpoint="first.sock")
+    silent = await optionless(node, answers=False)
+    waiting = asyncio.create_task(refusal(silent, resource_name="example.com/silent"))
+    await silent.was_asked.wait()
+    other = FakePlugin(node.folder, endpoint="first.sock", resource="example.com/other")
+
+    assert await refusal(other) == "failed to dial device plugin: there are 2 connections to plugins already"
+    assert node.of("registration-refused")[-1].resource == "example.com/other"
+
+    silent.may_answer.set()
+    assert await waiting == OPTIONS_FAILED
+    await first.stop()
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await node.plugin("d0", endpoint="last.sock")
 
 
 async def test_register_while_the_kubelet_ends_is_no_refusal_but_a_lost_connection(short_folder: Path) -> None:

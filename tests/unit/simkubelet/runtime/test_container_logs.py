@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simkubelet.model.pod import pod_from_manifest
-from simkubelet.runtime.process_container import ContainerFiles
+from simkubelet.model.pod import PodUID, pod_from_manifest
+from simkubelet.runtime.process_container import ContainerFiles, remove_logs
+from tests.support.decoy import Decoy, make_deep_folder
 
 
 def test_files_of_the_last_two_runs_are_kept(tmp_path: Path) -> None:
-    pod = pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "main"}]}})
+    pod = pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "main", "image": "x"}]}})
 
     for attempt in range(12):
         files = ContainerFiles.create(tmp_path, pod, pod.containers[0], attempt)
@@ -18,3 +19,18 @@ def test_files_of_the_last_two_runs_are_kept(tmp_path: Path) -> None:
     suffixes = (".log", ".log.20261129-123000.gz", ".termination-log")
     kept = sorted(file.name for file in files.log.parent.iterdir())
     assert kept == [f"{attempt}{suffix}" for attempt in (10, 11) for suffix in suffixes]
+
+
+def test_logs_of_pods_that_are_gone_are_removed_whatever_a_program_has_left_there(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    decoy = Decoy(tmp_path / "decoy")
+    for pod in ("ns_a_kept", "ns_b_gone", "ns_c_also"):
+        (logs / pod / "main").mkdir(parents=True)
+    make_deep_folder(logs / "ns_b_gone/deep")
+    (logs / "ns_d_link").symlink_to(decoy.place)
+    (logs / "ns_c_also/main/link").symlink_to(decoy.place)
+
+    remove_logs(logs, [PodUID("kept")])
+
+    assert sorted(entry.name for entry in logs.iterdir()) == ["ns_a_kept", "ns_d_link"]
+    decoy.check()

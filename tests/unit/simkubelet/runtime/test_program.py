@@ -52,7 +52,10 @@ def test_what_the_manifest_leaves_open():
 
 
 def test_init_container_is_found_by_its_name():
-    spec = {"initContainers": [{"name": "i", "args": ["run"]}], "containers": [{"name": "c", "command": ["serve"]}]}
+    spec = {
+        "initContainers": [{"name": "i", "args": ["run"]}],
+        "containers": [{"name": "c", "image": "x", "command": ["serve"]}],
+    }
     pod = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec})
 
     assert [program_of(pod, container, {}).argv for container in pod.containers] == [("run",), ("serve",)]

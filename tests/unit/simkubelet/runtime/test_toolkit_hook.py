@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from simkubelet.apis.cdi import Hook
+from simkubelet.runtime.container_runtime import ContainerStartError
 from simkubelet.runtime.container_setup import links_of
 
 
@@ -26,3 +27,11 @@ from simkubelet.runtime.container_setup import links_of
 )
 def test_links_are_those_that_the_arguments_name(args: tuple[str, ...], links: Mapping[str, str] | None) -> None:
     assert links_of(Hook(hook_name="createContainer", path="/hook", args=args)) == links
+
+
+@pytest.mark.parametrize("link", ["", "a", "a::b::c", "::::"])
+def test_link_that_the_hook_refuses_keeps_the_container_from_starting(link: str) -> None:
+    args = ("nvidia-cdi-hook", "create-symlinks", "--link", "a::/b", "--link", link)
+
+    with pytest.raises(ContainerStartError, match=rf"invalid symlink specification {link}"):
+        links_of(Hook(hook_name="createContainer", path="/hook", args=args))

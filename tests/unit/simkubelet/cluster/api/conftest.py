@@ -16,7 +16,8 @@ import pytest
 
 from simkubelet.cluster.api.endpoints.request import LogOptions
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.registry import Registry, Strategy, keep_status
+from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.api.registry.strategy import Strategy, keep_status
 from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
 from simkubelet.cluster.strategies.table import basic_strategies

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simkubelet.cluster.api.decoding.definitions import Schema, resolved, schema_of
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import KINDS, Kind
-from simkubelet.cluster.api.registry.registry import Strategy
+from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import all_strategies
 from tests.support.patience import LIMIT_S

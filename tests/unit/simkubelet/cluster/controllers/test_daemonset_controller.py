@@ -15,6 +15,7 @@ from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key, Objects, WallTime
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
+from simkubelet.cluster.strategies.table import server_rules
 from simkubelet.model.clock import ManualClock
 from tests.support.patience import LIMIT_S
 
@@ -25,7 +26,7 @@ class Cluster:
     def __init__(self, nodes: int) -> None:
         self.clock = ManualClock()
         self.objects = Objects(WallTime(self.clock))
-        self.registry = Registry(self.objects, {"daemonsets.apps": DaemonSetStrategy()})
+        self.registry = Registry(self.objects, {"daemonsets.apps": DaemonSetStrategy(server_rules())})
         self.objects.create(Key("namespaces", "", "default"), {"kind": "Namespace"})
         for n in range(nodes):
             self.add_node(f"n{n + 1}")

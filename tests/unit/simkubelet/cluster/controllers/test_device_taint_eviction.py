@@ -92,6 +92,29 @@ async def test_pod_ends_when_its_device_gets_a_taint(world: World) -> None:
     assert condition.reason == "DeletionByDeviceTaintManager"
 
 
+@pytest.mark.parametrize(("release", "ends"), [("1.37.1", False), ("1.37.2", True)])
+async def test_claim_of_extended_resources_ends_its_pod_from_1_37_2_on(world: World, ends: bool) -> None:
+    await world.publish(1, "NoExecute")
+    pod = world.cluster.store.create_pod(manifest("p"))
+    key = Key("pods", "default", "p")
+    body = world.objects.get(key)
+    assert body is not None
+    claimed = {"resourceClaimName": "p-extended-resources-x", "requestMappings": []}
+    status = {**body["status"], "extendedResourceClaimStatus": claimed}
+    world.objects.replace(key, {**body, "status": status})
+    world.cluster.store.bind(pod.uid, "node-1")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod.uid, "controller": True}
+    metadata = {"name": "p-extended-resources-x", "namespace": "default", "ownerReferences": [owner]}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
+    users = [{"resource": "pods", "name": "p", "uid": pod.uid}]
+    allocated = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+    claim = {"metadata": metadata, "spec": {}, "status": allocated}
+    world.objects.create(Key(CLAIMS, "default", "p-extended-resources-x"), claim)
+    await world.settle()
+
+    assert world.is_ending is ends
+
+
 async def test_pod_ends_when_it_comes_to_a_device_that_has_one(world: World) -> None:
     await world.publish(1, "NoExecute")
 

@@ -48,23 +48,15 @@ async def test_what_each_namespace_has_comes_back(registry: Registry) -> None:
     assert [one["data"] for one in objects.all_of(_CONFIG_MAPS.key_kind)] == [{"ca.crt": "PEM"}] * 5
 
 
-async def test_deleted_namespace_waits_for_a_finalizer_of_what_is_in_it(registry: Registry) -> None:
+async def test_deleted_namespace_is_not_furnished_again(registry: Registry) -> None:
     await _settle()
     registry.create(_NAMESPACES, "", {"metadata": {"name": "short"}})
-    registry.create(_CONFIG_MAPS, "short", {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
+    await _settle()
     registry.delete(_NAMESPACES, "", "short")
-    await _settle()
-    assert registry.objects.get(_NAMESPACES.key("", "short")) is not None
-
-    registry.update(_CONFIG_MAPS, "short", "held", lambda found: {**found, "metadata": _unheld(found["metadata"])})
+    registry.delete(_ACCOUNTS, "short", "default")
     await _settle()
 
-    assert registry.objects.get(_NAMESPACES.key("", "short")) is None
-    assert registry.objects.all_of(_CONFIG_MAPS.key_kind, "short") == []
-
-
-def _unheld(metadata: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in metadata.items() if name != "finalizers"}
+    assert registry.objects.all_of(_ACCOUNTS.key_kind, "short") == []
 
 
 async def test_other_writes_do_not_wake_it(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,3 +120,12 @@ async def test_event_stays_as_long_as_the_cluster_says(
     recorder.record(POD, "Normal", "Started", "m", "kubelet")
     await cluster.clock.advance(61)
     assert (recorder.expire(), len(cluster.objects.all_of("events"))) == (next_s, kept)
+
+
+def test_event_that_etcd_would_refuse_is_not_kept(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    record(cluster, "x" * (4 << 20), "short")
+    record(cluster, *(f"m{n}" for n in range(9)), "y" * (4 << 20))
+
+    assert all(len(message) < 100 for message in counts(cluster))
+    assert counts(cluster)["short"] == 1
+    assert caplog.messages == ["Server rejected event (will not retry!): etcdserver: request is too large"] * 2

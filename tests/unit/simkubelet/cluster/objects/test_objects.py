@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +98,16 @@ def test_writes_of_large_objects_are_remembered_up_to_a_size(later_s: int, remem
         writer.objects.since(writer.objects.oldest("a") - 1, "a")
 
 
+def test_names_of_large_maps_count_as_memory_of_writes() -> None:
+    writer = Writer()
+    for _ in range(8):
+        writer.write("a", data={f"{number}{'x' * 8192}": "" for number in range(128)})
+
+    writer.write("a", FRESH_S + 1)
+
+    assert len(writer.objects.since(writer.objects.oldest("a"), "a")) == 4
+
+
 def test_objects_are_in_the_order_of_their_paths():
     objects = Objects(WallTime(StepClock()))
     for namespace, name in [("b", "a"), ("a", "b"), ("a-b", "a"), ("a", "a")]:
@@ -104,3 +117,20 @@ def test_objects_are_in_the_order_of_their_paths():
     assert list(objects.by_path("a")) == ["a-b/a", "a/a", "b/a"]
     assert list(objects.by_path("a", "a")) == ["a/a"]
     assert list(objects.by_path("a", None, "a-b/a")) == ["a/a", "b/a"]
+
+
+def random_values() -> st.SearchStrategy[object]:
+    """Values whose maps have few names, so that two share some of them."""
+    leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+    maps = partial(st.dictionaries, st.sampled_from("abcd"))
+    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | maps(inner), max_leaves=12)
+
+
+@given(random_values(), random_values(), st.integers(0, 3))
+def test_size_grows_by_what_two_states_do_not_share(old: object, new: object, most_fields: int) -> None:
+    shared = {"old": old, "both": [old, new]}
+    states = ({"a": old, "b": shared}, {"a": new, "b": shared})
+
+    with patch.object(module, "_MOST_FIELDS", most_fields):
+        for before, after in ((old, new), states):
+            assert module._growth(after, before) == module._size(after) - module._size(before)

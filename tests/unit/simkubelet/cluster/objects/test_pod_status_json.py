@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def pod(**status: Any) -> dict[str, Any]:
 
 
 def written(stored: dict[str, Any], status: PodStatus, minor: str = "1.34") -> dict[str, Any]:
-    return kubelet_status_json(stored, status, version(minor), WALL, ("127.0.0.1", "127.64.0.2"))
+    return kubelet_status_json(stored, status, version(minor), WALL, ("127.0.0.1", "127.64.0.2"), {})
 
 
 @given(statuses, st.sampled_from(["1.26", "1.31", "1.34"]))
@@ -182,3 +183,16 @@ def test_rejected_pod_has_a_start_and_no_address() -> None:
 def test_status_that_no_kubelet_would_write_is_read_nevertheless() -> None:
     status = read_pod_status({"phase": "Strange", "conditions": [{"type": "example.com/mine", "status": "True"}]}, WALL)
     assert status == PodStatus()
+
+
+@pytest.mark.parametrize(("release", "keeps"), [("1.31", False), ("1.32", True)])
+def test_rejected_pod_loses_its_class_on_old_nodes(release: str, keeps: bool) -> None:
+    rejected = PodStatus(PodPhase.FAILED, "OutOfcpu", "Pod was rejected: no")
+    started = PodStatus(conditions=(Condition(ConditionType.READY, False),))
+
+    def classes(status: PodStatus) -> Any:
+        written = kubelet_status_json(pod(qosClass="BestEffort"), status, version(release), WALL, ("", ""), {})
+        return written.get("qosClass")
+
+    assert classes(rejected) == ("BestEffort" if keeps else None)
+    assert classes(started) == "BestEffort"

@@ -61,7 +61,7 @@ class Cluster:
         self.scheduler = Scheduler(self.store, clock, version(DEFAULT))
         self.eviction = TaintEviction(self.store, clock)
 
-    def put(self, kind: Any, body: JSON, name: str, *, status: bool = False) -> bool:
+    def put(self, kind: Any, body: JSON, name: str, *, subresource: str = "") -> bool:
         """Write an object, whether it is there or not; whether it was not refused."""
         namespace = "default" if kind.namespaced else ""
         try:
@@ -70,7 +70,7 @@ class Cluster:
                 self.registry.create(kind, namespace, body)
             else:
                 change = {name: body[name] for name in ("spec", "status") if name in body}
-                self.registry.update(kind, namespace, name, lambda old: {**old, **change}, status=status)
+                self.registry.update(kind, namespace, name, lambda old: {**old, **change}, subresource=subresource)
         except StatusError as refused:
             is_users_fault = 400 <= refused.code < 500
             assert is_users_fault, refused  # noqa: PT017 - other codes are the server's own faults
@@ -119,8 +119,8 @@ def test_any_status_is_refused_or_read(node: JSON, pod: JSON) -> None:
     cluster = Cluster()
     cluster.store.register_node("n", NodeStatus())
     mine = cluster.store.create_pod({"metadata": {"name": "p"}, "spec": {"containers": [PLAIN]}})
-    cluster.put(NODES, {"status": node["status"]}, "n", status=True)
-    cluster.put(PODS, {"status": pod["status"]}, "p", status=True)
+    cluster.put(NODES, {"status": node["status"]}, "n", subresource="status")
+    cluster.put(PODS, {"status": pod["status"]}, "p", subresource="status")
     cluster.try_all()
     cluster.store.publish_node("n", NodeStatus())
     cluster.store.set_pod_status(mine.uid, PodStatus(PodPhase.RUNNING))

@@ -73,6 +73,21 @@ def test_free_devices_do_not_count_but_free_cpu_does(cluster: ScheduledCluster):
     assert cluster.node_of("p") == "b"
 
 
+@pytest.mark.parametrize(
+    ("minor", "node"), [pytest.param("1.35", "b", id="as it is then"), pytest.param("1.36", "a", id="what it gains")]
+)
+def test_balance_counts_by_what_a_pod_improves_from_1_36_on(minor: str, node: str):
+    cluster = ScheduledCluster(minor)
+    for name in ("a", "b"):
+        cluster.node(name)
+    cluster.pod("other", 0, requests={"cpu": "1m", "memory": "1Gi"}, nodeName="a")
+
+    cluster.pod("pod", 0, requests={"cpu": "1"})
+    cluster.try_all()
+
+    assert cluster.node_of("pod") == node
+
+
 def test_pod_keeps_away_from_a_soft_taint_while_it_can(cluster: ScheduledCluster):
     cluster.node("a", taints=[{"key": "slow", "effect": "PreferNoSchedule"}])
     cluster.node("b")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -28,11 +29,11 @@ def registry(store: Store) -> Registry:
     return Registry(store.objects, all_strategies(store.objects))
 
 
-def update(registry: Registry, part: str, *, status: bool = False, **fields: Any) -> JSON:
+def update(registry: Registry, part: str, *, subresource: str = "", **fields: Any) -> JSON:
     def changed(body: JSON) -> JSON:
         return {**body, part: {**body[part], **fields}}
 
-    return registry.update(NODES, "", "n", changed, status=status)
+    return registry.update(NODES, "", "n", changed, subresource=subresource)
 
 
 def test_node_of_a_user_begins_as_not_ready(registry: Registry) -> None:
@@ -41,9 +42,29 @@ def test_node_of_a_user_begins_as_not_ready(registry: Registry) -> None:
     assert created["status"] == {"capacity": {"cpu": "500m"}, "allocatable": {"cpu": "500m"}}
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"podCIDR": "10.1.0.0/24"}, ["10.1.0.0/24"]),
+        ({"podCIDRs": ["10.2.0.0/24", "fd00::/64"]}, ["10.2.0.0/24", "fd00::/64"]),
+        ({"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/64"]}, ["10.2.0.0/24", "fd00::/64"]),
+        ({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24"]}, ["10.1.0.0/24"]),
+    ],
+)
+def test_older_field_of_the_ranges_decides(registry: Registry, given: JSON, kept: list[str]) -> None:
+    spec = registry.create(NODES, "", {"metadata": {"name": "n"}, "spec": given})["spec"]
+    assert (spec["podCIDR"], spec["podCIDRs"]) == (kept[0], kept)
+
+
+def test_range_of_the_older_field_is_checked(registry: Registry) -> None:
+    spec = {"podCIDR": "somewhere", "podCIDRs": ["10.2.0.0/24"]}
+    with pytest.raises(StatusError, match=r'spec\.podCIDRs\[0\]: Invalid value: "somewhere"'):
+        registry.create(NODES, "", {"metadata": {"name": "n"}, "spec": spec})
+
+
 def test_capacity_that_a_user_adds_reaches_the_kubelet(registry: Registry, store: Store) -> None:
     store.register_node("n", NodeStatus())
-    update(registry, "status", status=True, capacity={"nvidia.com/gpu": "4"})
+    update(registry, "status", subresource="status", capacity={"nvidia.com/gpu": "4"})
     assert store.nodes["n"].capacity == {ResourceName("nvidia.com/gpu"): 4}
 
 
@@ -56,8 +77,8 @@ def test_update_leaves_the_status_alone(registry: Registry, store: Store) -> Non
 def test_annotations_may_come_with_the_status_but_no_spec(registry: Registry, store: Store) -> None:
     store.register_node("n", NodeStatus())
 
-    written = update(registry, "metadata", status=True, annotations={"gpu": "0"})
-    kept = update(registry, "spec", status=True, unschedulable=True)
+    written = update(registry, "metadata", subresource="status", annotations={"gpu": "0"})
+    kept = update(registry, "spec", subresource="status", unschedulable=True)
 
     assert written["metadata"]["annotations"]["gpu"] == "0"
     assert "unschedulable" not in kept["spec"]
@@ -94,8 +115,12 @@ def test_cordon_is_seen(registry: Registry, store: Store) -> None:
             {"podCIDRs": ["127.64.0.0/24", "somewhere"]},
             False,
             '[spec.podCIDRs[1]: Invalid value: "somewhere": must be a valid CIDR value, (e.g. 10.9.8.0/24 or '
-            '2001:db8::/64), spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid]',
+            "2001:db8::/64), spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with "
+            "error:invalid CIDR[1]: <nil> (invalid CIDR address: somewhere), spec.podCIDRs: Invalid value: "
+            '["127.64.0.0/24","somewhere"]: may specify no more than one CIDR for each IP family, spec.podCIDRs: '
+            'Forbidden: node updates may not change podCIDR except from "" to valid]',
         ),
+        ("spec", {"externalID": "x"}, False, "spec.externalID: Forbidden: may not be updated"),
         (
             "spec",
             {"taints": [{"key": "a b", "value": "c d", "effect": "NoExecute"}]},
@@ -116,7 +141,7 @@ def test_cordon_is_seen(registry: Registry, store: Store) -> None:
         ),
         (
             "spec",
-            {"podCIDRs": ["10.0.0.0/24"]},
+            {"podCIDR": "10.0.0.0/24"},
             False,
             'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
         ),
@@ -139,11 +164,22 @@ def test_node_is_refused_with_the_api_servers_text(
 ) -> None:
     store.register_node("n", NodeStatus())
     with pytest.raises(StatusError) as refused:
-        update(registry, part, status=is_status, **fields)
+        update(registry, part, subresource="status" if is_status else "", **fields)
     assert refused.value.message == f'Node "n" is invalid: {why}'
 
 
 def test_quantity_that_is_none_is_a_bad_request(registry: Registry, store: Store) -> None:
     store.register_node("n", NodeStatus())
     with pytest.raises(StatusError, match='Node in version "v1" cannot be handled as a Node: quantities must match'):
-        update(registry, "status", status=True, capacity={"cpu": "much"})
+        update(registry, "status", subresource="status", capacity={"cpu": "much"})
+
+
+def test_many_addresses_cost_no_comparison_of_each_with_each(registry: Registry) -> None:
+    registry.create(NODES, "", {"metadata": {"name": "n"}})
+    addresses = [{"type": "Hostname", "address": f"a{number}"} for number in range(20_000)]
+
+    began = time.process_time()
+    with pytest.raises(StatusError, match=r"status\.addresses\[20000\]: Duplicate value"):
+        update(registry, "status", subresource="status", addresses=[*addresses, addresses[0]])
+
+    assert time.process_time() - began < 5.0

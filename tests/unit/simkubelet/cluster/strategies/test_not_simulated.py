@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
-from simkubelet.cluster.strategies.pod_validation import NOT_SIMULATED, not_simulated
+from simkubelet.cluster.strategies.pod.not_simulated import NOT_SIMULATED, not_simulated
 from simkubelet.cluster.strategies.pods import PodStrategy
+from simkubelet.cluster.strategies.table import server_rules
 
 from ..conftest import Cluster, manifest
 
@@ -54,14 +55,14 @@ def test_pod_gets_an_event_for_each_field(cluster: Cluster) -> None:
 
 
 def test_pod_warns_when_it_is_created(cluster: Cluster) -> None:
-    strategy, pod = PodStrategy(cluster.objects), manifest("p", **SPREAD)
+    strategy, pod = PodStrategy(cluster.objects, server_rules()), manifest("p", **SPREAD)
 
     assert strategy.warnings(pod, None) == [SAID]
     assert strategy.warnings(pod, pod) == []
 
 
 def test_daemon_set_warns_when_its_template_changes() -> None:
-    strategy = DaemonSetStrategy()
+    strategy = DaemonSetStrategy(server_rules())
     old = {"spec": {"template": {"spec": {"containers": []}}}}
     new = {"spec": {"template": {"spec": {"containers": [], **SPREAD}}}}
     said = SAID.replace("spec.", "spec.template.spec.")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
-from simkubelet.cluster.strategies.table import all_strategies
+from simkubelet.cluster.strategies.table import all_strategies, server_rules
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.version import DYNAMIC_RESOURCES, version
 
@@ -25,10 +26,14 @@ REFUSED = [json.loads(line) for line in (Path(__file__).parent / "refused_pods.j
 
 @pytest.fixture
 def registry() -> Registry:
+    return registry_of("1.34")
+
+
+def registry_of(release: str, gates: dict[str, bool] | None = None) -> Registry:
     objects = Objects(WallTime(ManualClock()))
     objects.create(Key("namespaces", "", "default"), {"metadata": {}})
     objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
-    return Registry(objects, all_strategies(objects))
+    return Registry(objects, all_strategies(objects, version(release), gates))
 
 
 def pod(**spec: Any) -> JSON:
@@ -40,16 +45,16 @@ def create(registry: Registry, **spec: Any) -> JSON:
     return registry.create(PODS, "default", pod(**spec))
 
 
-def update(registry: Registry, change: Any, *, status: bool = False) -> JSON:
+def update(registry: Registry, change: Any, *, subresource: str = "") -> JSON:
     def changed(body: JSON) -> JSON:
         change(body)
         return body
 
-    return registry.update(PODS, "default", "p", changed, status=status)
+    return registry.update(PODS, "default", "p", changed, subresource=subresource)
 
 
 def strategy() -> PodStrategy:
-    return PodStrategy(Objects(WallTime(ManualClock())))
+    return PodStrategy(Objects(WallTime(ManualClock())), server_rules())
 
 
 @pytest.mark.parametrize(
@@ -62,10 +67,7 @@ def strategy() -> PodStrategy:
     ],
 )
 def test_claims_are_dropped_where_the_gate_is_off(release: str, gates: dict[str, bool], has_claims: bool) -> None:
-    objects = Objects(WallTime(ManualClock()))
-    objects.create(Key("namespaces", "", "default"), {"metadata": {}})
-    objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
-    registry = Registry(objects, all_strategies(objects, version(release), gates))
+    registry = registry_of(release, gates)
     container = {"name": "c", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
 
     created = create(registry, containers=[container], resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}])
@@ -78,16 +80,67 @@ def test_status_of_another_uid_is_refused(registry: Registry) -> None:
     create(registry)
 
     with pytest.raises(StatusError, match=r"metadata\.uid"):
-        update(registry, lambda body: body["metadata"].update(uid="of-a-later-pod"), status=True)
+        update(registry, lambda body: body["metadata"].update(uid="of-a-later-pod"), subresource="status")
 
 
 def test_labels_may_be_written_along_with_the_status(registry: Registry) -> None:
     create(registry)
 
-    written = update(registry, lambda body: body["metadata"].update(labels={"a": "b"}, ownerReferences=[]), status=True)
+    written = update(
+        registry, lambda body: body["metadata"].update(labels={"a": "b"}, ownerReferences=[]), subresource="status"
+    )
 
     assert written["metadata"]["labels"] == {"a": "b"}
     assert "ownerReferences" not in written["metadata"]
+
+
+WHOLE = {"requests": {"cpu": "3"}}
+LIMITED = {"name": "c", "image": "busybox", "resources": {"limits": {"cpu": "3", "memory": "1Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("release", "limits", "memory"),
+    [("1.36", None, None), ("1.37", {"cpu": "3", "memory": "1Gi"}, "1Gi")],
+)
+def test_limits_of_a_whole_pod_follow_from_its_containers_since_1_37(
+    release: str, limits: JSON | None, memory: str | None
+) -> None:
+    resources = create(registry_of(release), resources=WHOLE, containers=[LIMITED])["spec"]["resources"]
+
+    assert (resources.get("limits"), resources["requests"].get("memory")) == (limits, memory)
+
+
+def test_limit_of_a_whole_pod_is_not_below_its_request() -> None:
+    asked = {"requests": {"cpu": "5"}}
+    made = create(registry_of("1.37"), resources=asked, containers=[LIMITED])
+    assert made["spec"]["resources"]["limits"] == {"cpu": "5", "memory": "1Gi"}
+
+
+def test_update_that_leaves_out_the_resources_of_a_whole_pod_keeps_them_since_1_37() -> None:
+    registry = registry_of("1.37")
+    made = create(registry, resources=WHOLE, containers=[LIMITED])
+
+    kept = update(registry, lambda body: body["spec"].pop("resources"))
+
+    assert kept["spec"]["resources"] == made["spec"]["resources"]
+    with pytest.raises(StatusError, match="pod updates may not change fields"):
+        update(registry, lambda body: body["spec"]["resources"].pop("limits"))
+    before = registry_of("1.36")
+    create(before, resources=WHOLE, containers=[LIMITED])
+    with pytest.raises(StatusError, match="pod updates may not change fields"):
+        update(before, lambda body: body["spec"].pop("resources"))
+
+
+@pytest.mark.parametrize(("release", "is_kept"), [("1.36", False), ("1.37", True)])
+def test_status_without_claims_keeps_them_since_1_37(release: str, is_kept: bool) -> None:
+    registry = registry_of(release)
+    create(registry, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one"}])
+    claims = [{"name": "gpu", "resourceClaimName": "made"}]
+    update(registry, lambda body: body["status"].update(resourceClaimStatuses=claims), subresource="status")
+
+    written = update(registry, lambda body: body["status"].pop("resourceClaimStatuses"), subresource="status")
+
+    assert written["status"].get("resourceClaimStatuses") == (claims if is_kept else None)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["message"][:60])
@@ -109,6 +162,77 @@ def test_update_that_is_refused_shows_what_would_change(registry: Registry) -> N
         update(registry, lambda body: body["spec"].update(nodeName="n"))
     assert refused.value.code == 422
     assert '+ "nodeName": "n",' in refused.value.message
+
+
+def test_many_tolerations_that_stay_cost_no_comparison_of_each_with_each(registry: Registry) -> None:
+    many = [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
+    create(registry, tolerations=many)
+
+    began = time.process_time()
+    update(registry, lambda body: body["metadata"].update(labels={"a": "b"}))
+
+    assert time.process_time() - began < 5.0
+
+
+MANY = 10_000
+CLAIMS = [{"name": f"r{number}", "resourceClaimName": "one"} for number in range(MANY)]
+
+
+def using(claims: list[str], name: str = "c") -> JSON:
+    return {"name": name, "image": "busybox", "resources": {"claims": [{"name": claim} for claim in claims]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        pytest.param({"containers": [using([f"r{n}" for n in range(MANY)])]}, range(1), id="uses"),
+        pytest.param({"containers": [using([], f"c{n}") for n in range(5_000)]}, range(1), id="containers"),
+        pytest.param({"containers": [using([f"none{n}" for n in range(MANY)])]}, range(10, 1000), id="unknown"),
+        pytest.param(
+            {"containers": [using(["no"], f"c{n}") for n in range(5_000)]}, range(10, 1000), id="unknown once"
+        ),
+    ],
+)
+def test_many_claims_cost_no_comparison_of_each_with_each(spec: JSON, errors: range) -> None:
+    rules, new = strategy(), pod(resourceClaims=CLAIMS, **spec)
+    rules.default(new)
+
+    began = time.process_time()
+    refusal = StatusError.invalid(GroupName("", "Pod"), "p", rules.validate(new)).status()
+
+    assert time.process_time() - began < 5.0
+    assert len(refusal["details"]["causes"]) in errors
+
+
+@pytest.mark.parametrize("known", [0, MANY], ids=["new", "known"])
+def test_large_status_costs_no_comparison_of_each_with_each(registry: Registry, known: int) -> None:
+    addresses = [{"ip": f"::{number:x}"} for number in range(4 * MANY)]
+    devices = [{"name": f"claim:r{number}"} for number in range(MANY)]
+    rules, old = strategy(), pod(resourceClaims=CLAIMS, containers=[using([f"r{n}" for n in range(MANY)])])
+    rules.default(old)
+    old["status"] = {"podIPs": addresses[:known]}
+    status = {"podIPs": addresses[::-1], "containerStatuses": [{"name": "c", "allocatedResourcesStatus": devices}]}
+
+    began = time.process_time()
+    errors = rules.validate_status_update({**old, "status": status}, old)
+
+    assert time.process_time() - began < 5.0
+    assert [error.path for error in errors] == ["status.podIPs"]
+
+
+def test_large_update_that_is_refused_shows_its_first_lines(registry: Registry) -> None:
+    def env(first: int) -> list[JSON]:
+        return [{"name": f"E{first + number}", "value": "x" * (number % 7)} for number in range(10_000)]
+
+    create(registry, containers=[{"name": "c", "image": "busybox", "env": env(0)}])
+
+    began = time.process_time()
+    with pytest.raises(StatusError) as refused:
+        update(registry, lambda body: body["spec"]["containers"][0].update(env=env(5)))
+
+    assert time.process_time() - began < 5.0
+    assert len(refused.value.message) < 50_000
+    assert '-     "name": "E0",' in refused.value.message
 
 
 @pytest.mark.parametrize(
@@ -252,7 +376,7 @@ def test_update_of_the_status_leaves_all_else_alone(registry: Registry) -> None:
         body["spec"]["nodeName"] = "n"
         body["status"] = {"phase": "Running"}
 
-    stored = update(registry, change, status=True)
+    stored = update(registry, change, subresource="status")
     assert "nodeName" not in stored["spec"]
     assert stored["status"] == {"phase": "Running", "qosClass": "BestEffort"}
 
@@ -269,24 +393,25 @@ def test_container_that_is_not_to_run_again_stays_ended(
     def state(state: JSON) -> Any:
         return lambda body: body["status"].update(containerStatuses=[{"name": "c", "state": state}])
 
-    update(registry, state({"terminated": {"exitCode": code}}), status=True)
+    update(registry, state({"terminated": {"exitCode": code}}), subresource="status")
     if not is_refused:
-        update(registry, state({"running": {}}), status=True)
+        update(registry, state({"running": {}}), subresource="status")
         return
     with pytest.raises(StatusError) as refused:
-        update(registry, state({"running": {}}), status=True)
+        update(registry, state({"running": {}}), subresource="status")
     assert refused.value.message == (
         'Pod "p" is invalid: status.containerStatuses[0].state: Forbidden: '
         "may not be transitioned to non-terminated state"
     )
 
 
-def test_health_of_a_resource_that_was_not_asked_for_is_refused(registry: Registry) -> None:
+def test_health_of_a_resource_that_was_not_asked_for_is_refused() -> None:
+    registry = registry_of("1.34", {"ResourceHealthStatus": True})
     create(registry)
     health = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "a", "health": "Healthy"}]}
     status = {"name": "c", "allocatedResourcesStatus": [health]}
     with pytest.raises(StatusError, match="must match one of the container's resource requests"):
-        update(registry, lambda body: body["status"].update(containerStatuses=[status]), status=True)
+        update(registry, lambda body: body["status"].update(containerStatuses=[status]), subresource="status")
 
 
 @pytest.mark.parametrize(

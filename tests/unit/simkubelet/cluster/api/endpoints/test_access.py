@@ -14,7 +14,8 @@ import pytest
 
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import kind_named
-from simkubelet.cluster.api.registry.registry import Registry, Strategy
+from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Key, Objects
 from tests.support.patience import LIMIT_S

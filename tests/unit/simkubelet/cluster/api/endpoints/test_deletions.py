@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import Key, Objects, Verb, Written
 from simkubelet.model.clock import ManualClock
 
@@ -93,23 +91,73 @@ async def test_object_that_goes_while_its_collection_is_deleted_is_no_error(clie
     assert objects.all_of("configmaps") == []
 
 
-async def test_deleted_namespace_is_emptied_and_refuses_what_is_new(client: Client, server: ApiServer) -> None:
+async def test_deleted_namespace_refuses_what_is_new(client: Client) -> None:
     await client.post("/api/v1/namespaces", {"metadata": {"name": "short"}})
-    await client.post("/api/v1/namespaces/short/configmaps", config_map("c"))
+    await client.post("/api/v1/namespaces/short/pods", pod("p"))
     terminating = await client.send("DELETE", "/api/v1/namespaces/short")
-    assert terminating.body["status"]["phase"] == "Terminating"
+    assert (terminating.code, terminating.body["status"]["phase"]) == (200, "Terminating")
+    assert "deletionGracePeriodSeconds" not in terminating.body["metadata"]
     refused = await client.post("/api/v1/namespaces/short/configmaps", config_map("d"))
-    assert refused.code == 403
-    assert refused.body["message"] == (
-        'configmaps "d" is forbidden: unable to create new content in namespace short because it is being terminated'
+    why = "is forbidden: unable to create new content in namespace short because it is being terminated"
+    assert (refused.code, refused.body["message"]) == (403, f'configmaps "d" {why}')
+    assert refused.body["details"]["causes"] == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": "namespace short is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    for part, body in {
+        "binding": {"metadata": {"name": "p"}, "target": {"name": "node-1"}},
+        "eviction": {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}},
+    }.items():
+        refused = await client.post(f"/api/v1/namespaces/short/pods/p/{part}", body)
+        assert (refused.code, refused.body["message"]) == (403, f'pods "p" {why}')
+
+
+async def test_deletion_of_a_namespace_has_preconditions_in_words_of_its_own(client: Client) -> None:
+    made = await client.post("/api/v1/namespaces", {"metadata": {"name": "short"}})
+    answer = await client.send("DELETE", "/api/v1/namespaces/short", {"preconditions": {"uid": "other"}})
+    assert (answer.code, answer.body["message"]) == (
+        409,
+        'Operation cannot be fulfilled on namespaces "short": Precondition failed: UID in precondition: other, '
+        f"UID in object meta: {made.body['metadata']['uid']}",
     )
-    async with client.watch("/api/v1/namespaces", fieldSelector="metadata.name=short") as watch:
-        await watch.next()
-        controller = asyncio.create_task(NamespaceController(server.registry).run())
-        while (await watch.next())[0] != "DELETED":
-            pass
-        controller.cancel()
-    assert (await client.get("/api/v1/namespaces/short/configmaps/c")).code == 404
+
+
+async def test_phase_of_a_namespace_follows_from_its_deletion(client: Client) -> None:
+    await client.post("/api/v1/namespaces", {"metadata": {"name": "short"}})
+    status, type_ = "/api/v1/namespaces/short/status", "merge-patch+json"
+    refused = await client.patch(status, {"status": {"phase": "Terminating"}}, type_)
+    labelled = await client.patch(status, {"metadata": {"labels": {"a": "b"}}, "spec": {"finalizers": []}}, type_)
+
+    assert refused.body["message"] == (
+        'Namespace "short" is invalid: status.Phase: Invalid value: "Terminating": may only be \'Active\' if '
+        "`deletionTimestamp` is empty"
+    )
+    assert (labelled.body["metadata"]["labels"]["a"], labelled.body["spec"]) == ("b", {"finalizers": ["kubernetes"]})
+
+
+async def test_namespace_goes_when_its_last_finalizer_is_taken(client: Client) -> None:
+    made = (await client.post("/api/v1/namespaces", {"metadata": {"name": "short"}})).body
+    assert made["spec"]["finalizers"] == ["kubernetes"]
+    finalize = "/api/v1/namespaces/short/finalize"
+    kept = await client.send("PUT", finalize, {**made, "spec": {"finalizers": ["example.com/mine"]}})
+    assert (kept.code, kept.body["spec"]) == (200, {"finalizers": ["example.com/mine"]})
+    await client.send("DELETE", "/api/v1/namespaces/short")
+    refused = await client.send("PUT", finalize, {"metadata": {"name": "short"}, "spec": {"finalizers": ["mine"]}})
+    assert refused.body["message"] == (
+        'Namespace "short" is invalid: spec.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer '
+        "name nor is it fully qualified"
+    )
+    old = await client.send("PUT", finalize, {**made, "spec": {}})
+    assert (old.code, old.body["reason"]) == (409, "Conflict")
+    assert (await client.send("DELETE", "/api/v1/namespaces/short")).body["spec"] == kept.body["spec"]
+
+    ended = await client.send("PUT", finalize, {"metadata": {"name": "short"}, "spec": {}})
+
+    assert (ended.code, ended.body["status"]["phase"]) == (200, "Terminating")
+    assert (await client.get("/api/v1/namespaces/short")).code == 404
 
 
 async def test_first_namespaces_stay(client: Client) -> None:

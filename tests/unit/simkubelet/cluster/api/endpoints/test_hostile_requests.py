@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from simkubelet.cluster.api.endpoints import listener, writing
+from simkubelet._internal import http_listener
+from simkubelet.cluster.api.endpoints import selectors, writing
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.objects.objects import JSON
+from simkubelet.cluster.api.errors import FieldError
+from simkubelet.cluster.api.registry.strategy import Strategy
+from simkubelet.cluster.objects.objects import JSON, Key, Objects
 from tests.support.patience import LIMIT_S
 
 from ..conftest import CONFIG_MAPS, Client, config_map
@@ -130,6 +135,139 @@ async def test_warnings_about_many_fields_are_truncated(client: Client) -> None:
     assert {len(warning) for warning in warnings} == {len('299 - ""') + 256 + len("\\")}
 
 
+@pytest.mark.parametrize("separator", [";a=b", ';a="', "; ", ";a*0=b"])
+@pytest.mark.parametrize("verb", ["POST", "PATCH"])
+async def test_parameters_of_a_media_type_are_not_read(
+    client: Client, verb: str, separator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(raw: str) -> tuple[str, Mapping[str, str]]:
+        assert len(raw) < 100, "aiohttp reads them in quadratic time"
+        return raw, {}
+
+    monkeypatch.setattr("aiohttp.helpers.parse_content_type", read)
+    await client.post(CONFIG_MAPS, config_map("d"))
+    type_ = ("application/json" if verb == "POST" else "merge-patch+json") + separator * 2_000
+
+    if verb == "POST":
+        answer = await client.post(CONFIG_MAPS, json.dumps(config_map("c")).encode(), type_=type_)
+    else:
+        answer = await client.patch(f"{CONFIG_MAPS}/d", {"data": {"a": "1"}}, type_)
+
+    assert answer.code == (201 if verb == "POST" else 200)
+
+
+@pytest.fixture
+def in_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each of the following was done in the event loop: what changed in an object, what a selector says."""
+    noted: list[bool] = []
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            noted.append(threading.current_thread() is threading.main_thread())
+            return function(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(writing, "applied", noting(writing.applied))
+    monkeypatch.setattr(writing, "track_update", noting(writing.track_update))
+    monkeypatch.setattr(selectors, "parse_labels", noting(selectors.parse_labels))
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("data", "is_done_in_loop"), [({"a": "x"}, True), ({"a": "x" * 300_000}, False)], ids=["small", "large"]
+)
+async def test_large_objects_are_changed_beside_the_event_loop(
+    client: Client, in_loop: list[bool], data: dict[str, str], is_done_in_loop: bool
+) -> None:
+    await client.post(CONFIG_MAPS, config_map("c", **data))
+    await client.patch(f"{CONFIG_MAPS}/c", {"data": {"b": "1"}}, "merge-patch+json")
+    answer = await client.send("PUT", f"{CONFIG_MAPS}/c", config_map("c", **data, c="2"))
+
+    assert set(answer.body["data"]) == {"a", "c"}
+    assert in_loop == [is_done_in_loop] * 3
+
+
+@pytest.mark.parametrize(("text", "is_done_in_loop"), [("x", True), ("x" * 30_000, False)], ids=["small", "large"])
+async def test_large_configurations_are_applied_beside_the_event_loop(
+    client: Client, in_loop: list[bool], text: str, is_done_in_loop: bool
+) -> None:
+    for value in (text, text[:-1] + "y"):
+        answer = await client.patch(
+            f"{CONFIG_MAPS}/c", config_map("c", a=value), "apply-patch+yaml", params={"fieldManager": "me"}
+        )
+        assert answer.body["data"] == {"a": value}
+
+    assert in_loop == [is_done_in_loop] * 2
+
+
+@pytest.mark.parametrize(
+    ("of_alone", "text", "is_done_in_loop"),
+    [(True, "x", True), (True, "x" * 30_000, False), (False, "x" * 30_000, True)],
+    ids=["small", "large", "large, of a kind that looks at others"],
+)
+async def test_large_objects_are_validated_beside_the_event_loop(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    rules: Mapping[str, Strategy],
+    of_alone: bool,
+    text: str,
+    is_done_in_loop: bool,
+) -> None:
+    noted: list[bool] = []
+
+    def validate(strategy: Strategy, new: JSON) -> list[FieldError]:
+        noted.append(threading.current_thread() is threading.main_thread())
+        return [] if "a" in new["data"] else [FieldError.required("data.a")]
+
+    of_config_maps = type(rules["configmaps"])
+    monkeypatch.setattr(of_config_maps, "validates_alone", of_alone)
+    monkeypatch.setattr(of_config_maps, "validate", validate)
+
+    codes = [(await client.post(CONFIG_MAPS, config_map("c", **{name: text}))).code for name in "ba"]
+    codes += [(await client.send("PUT", f"{CONFIG_MAPS}/c", config_map("c", **{name: text}))).code for name in "ba"]
+
+    assert codes == [422, 201, 422, 200]
+    assert noted == [is_done_in_loop] * 4
+
+
+async def test_namespace_that_goes_while_an_object_is_validated_gets_none(
+    client: Client, objects: Objects, monkeypatch: pytest.MonkeyPatch, rules: Mapping[str, Strategy]
+) -> None:
+    def validate(strategy: Strategy, new: JSON) -> list[FieldError]:
+        objects.remove(Key("namespaces", "", "default"))
+        return []
+
+    monkeypatch.setattr(type(rules["configmaps"]), "validate", validate)
+
+    answer = await client.post(CONFIG_MAPS, config_map("c"))
+
+    assert (answer.code, answer.body["message"]) == (404, 'namespaces "default" not found')
+
+
+async def test_change_is_made_again_where_its_object_was_written_meanwhile(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("c", a="x" * 300_000))
+
+    patches = [{"data": {f"b{number}": "1"}} for number in range(12)]
+    await asyncio.gather(*(client.patch(f"{CONFIG_MAPS}/c", each, "merge-patch+json") for each in patches))
+
+    stored = (await client.get(f"{CONFIG_MAPS}/c")).body
+    assert set(stored["data"]) == {"a", *(f"b{number}" for number in range(12))}
+
+
+@pytest.mark.parametrize(("count", "is_read_in_loop"), [(2, True), (20_000, False)], ids=["short", "long"])
+async def test_long_selectors_are_read_beside_the_event_loop(
+    client: Client, in_loop: list[bool], count: int, is_read_in_loop: bool
+) -> None:
+    selector = ",".join(f"!k{number}" for number in range(count))
+
+    answers = [await client.get(CONFIG_MAPS, params={"labelSelector": selector})]
+    answers.append(await client.send("DELETE", CONFIG_MAPS, params={"labelSelector": selector}))
+
+    assert [answer.code for answer in answers] == [200, 200]
+    assert in_loop == [is_read_in_loop] * 2
+
+
 async def test_others_are_served_while_a_large_body_is_read(client: Client) -> None:
     body = b"[" + b"a," * 30_000 + b"a]"
     slow = asyncio.create_task(client.post(CONFIG_MAPS, body, type_="application/yaml"))
@@ -143,7 +281,7 @@ async def test_others_are_served_while_a_large_body_is_read(client: Client) -> N
 
 
 async def test_connection_without_a_request_is_closed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_HEAD_S", 0.05)
+    monkeypatch.setattr(http_listener, "_HEAD_S", 0.05)
     port = int(server.url.rpartition(":")[2])
     for sent in (b"", b"GET / HTTP/1.1\r\nHost: loc"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

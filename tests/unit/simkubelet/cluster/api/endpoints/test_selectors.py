@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.endpoints.selectors import SelectorError, parse_fields, parse_labels
+from simkubelet.cluster.api.endpoints.selectors import Selection, SelectorError, parse_fields, parse_labels
+from simkubelet.cluster.api.registry.kinds import kind_named
 
 LABELS = {"app": "web", "tier": "front", "count": "5", "empty": ""}
 
@@ -85,3 +88,57 @@ def test_field_selector_has_escapes() -> None:
 def test_what_is_no_field_selector() -> None:
     with pytest.raises(SelectorError, match=r"invalid selector: 'a'; can't understand 'a'"):
         parse_fields("a")
+
+
+terms = st.one_of(
+    st.builds("{}{}".format, st.sampled_from(["", "!"]), st.sampled_from("abc")),
+    st.builds("{}{}{}".format, st.sampled_from("abc"), st.sampled_from(["=", "==", "!="]), st.sampled_from("xy")),
+    st.builds(
+        "{} {} ({},{})".format, st.sampled_from("abc"), st.sampled_from(["in", "notin"]), *[st.sampled_from("xyz")] * 2
+    ),
+    st.builds("{}{}{}".format, st.sampled_from("abc"), st.sampled_from("<>"), st.integers(0, 3)),
+)
+
+
+@given(st.lists(terms, max_size=5), st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", "z", "1", "2"])))
+def test_selection_is_what_meets_each_requirement(texts: list[str], labels: dict[str, str]) -> None:
+    text = ",".join(texts)
+
+    matches = Selection(kind_named("pods"), None, text).matches({"metadata": {"labels": labels}})
+
+    assert matches is all(requirement.matches(labels) for requirement in parse_labels(text))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["name", "namespace"]), st.sampled_from(["=", "!="]), st.sampled_from("ab")),
+        max_size=4,
+    ),
+    st.fixed_dictionaries({"name": st.sampled_from("ab"), "namespace": st.sampled_from("ab")}),
+)
+def test_fields_are_what_meets_each_term(texts: list[tuple[str, str, str]], metadata: dict[str, str]) -> None:
+    text = ",".join(f"metadata.{name}{operator}{value}" for name, operator, value in texts)
+
+    matches = Selection(kind_named("pods"), None, "", text).matches({"metadata": metadata})
+
+    assert matches is all((metadata[name] == value) is (operator == "=") for name, operator, value in texts)
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        {"labels": ",".join(f"!k{number}" for number in range(30_000))},
+        {"labels": ",".join(f"a!=v{number}" for number in range(30_000))},
+        {"labels": ",".join(["a=b"] * 30_000)},
+        {"fields": ",".join(f"metadata.name!=n{number}" for number in range(20_000))},
+    ],
+    ids=["absent labels", "other values", "one many times", "other fields"],
+)
+def test_many_terms_take_no_longer_for_each_object(selectors: dict[str, Any]) -> None:
+    selection = Selection(kind_named("pods"), None, **selectors)
+    pod = {"metadata": {"name": "p", "labels": {"a": "b"}}}
+
+    began = time.process_time()
+    assert all(selection.matches(pod) for _ in range(2000))
+
+    assert time.process_time() - began < 3.0

@@ -157,6 +157,13 @@ def test_bare_object_of_any_kind_has_a_row(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "kind", ["selfsubjectreviews.authentication.k8s.io", "selfsubjectaccessreviews.authorization.k8s.io"]
+)
+def test_review_has_a_row_without_a_name(kind: str) -> None:
+    assert cells(kind, {"metadata": {}}) == {"Name": "", "Created At": "0001-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (-5, "<invalid>"), (-1, "0s"), (0.9, "0s"), (119, "119s"), (120, "2m"), (330, "5m30s"), (600, "10m"),

@@ -12,16 +12,22 @@ import pytest
 from faker import Faker
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
+from simkubelet.cluster.api.decoding.decoding import PROTOBUF
 from simkubelet.cluster.api.endpoints.selectors import Selection
 from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.endpoints.views import Events, View
 from simkubelet.cluster.api.endpoints.watches import BOOKMARK, Watches, WatchOptions
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime, Written
 from simkubelet.model.clock import ManualClock
+from simkubelet.model.version import DEFAULT, version
 from tests.support.patience import LIMIT_S, until
 
 from ..conftest import CONFIG_MAPS, PODS, Client, config_map, pod
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 async def test_watch_without_version_begins_with_what_is_there(client: Client) -> None:
@@ -318,3 +324,46 @@ class Reader:
     async def _let_it_run(self) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
+
+
+async def test_slow_reader_has_no_copy_of_a_large_event(server: ApiServer, objects: Objects, faker: Faker) -> None:
+    url = URL(server.url)
+    assert url.host
+    # It takes next to nothing.
+    _, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
+    writer.write(f"GET {CONFIG_MAPS}?watch=1 HTTP/1.1\r\nHost: {url.host}:{url.port}\r\n\r\n".encode())
+    connections = server._listener._connections._connections
+    await until(lambda: len(connections) == 1)
+    (connection,) = connections.values()
+    for number in range(20):
+        text = faker.pystr(min_chars=1 << 20, max_chars=1 << 20)
+        objects.create(Key("configmaps", "default", f"large-{number}"), {"data": {"text": text}})
+    transport = connection._transport
+    assert isinstance(transport, asyncio.Transport)
+    await until(lambda: transport.get_write_buffer_size() > 0)
+
+    assert transport.get_write_buffer_size() < 256 * 1024
+    writer.transport.abort()
+
+
+def test_watches_share_the_bytes_of_an_event(objects: Objects) -> None:
+    obj = objects.create(Key("configmaps", "default", "one"), {"data": {}})
+    kind, events = kind_named("configmaps"), Events()
+    views = [View(kind, accept, "", objects.wall_time, version(DEFAULT)) for accept in ("", "", PROTOBUF, TABLE)]
+
+    first, second, protobuf, table = (events.encoded(view, "ADDED", obj) for view in views)
+    modified = events.encoded(views[0], "MODIFIED", obj)
+
+    assert first is second
+    assert [one == view.encoded_event("ADDED", obj) for one, view in zip((first, protobuf), views[::2], strict=True)]
+    assert len({first, protobuf, table, modified}) == 4
+
+
+def test_bytes_of_old_events_are_forgotten(objects: Objects) -> None:
+    view, events = View(kind_named("configmaps"), "", "", objects.wall_time, version(DEFAULT)), Events()
+    text = "x" * (1 << 20)
+
+    for number in range(20):
+        events.encoded(view, "ADDED", {"metadata": {"name": str(number)}, "data": {"text": text}})
+
+    assert events._bytes == sum(len(event) for _, event in events._latest.values()) < 5 << 20

@@ -202,6 +202,23 @@ async def test_object_larger_than_etcd_takes_is_refused_when_it_is_created_and_w
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("volumes", [{"name": f"v{n}", "emptyDir": {}} for n in range(30_000)], id="short entries"),
+        pytest.param("nodeSelector", {f"k{n:060}": "" for n in range(30_000)}, id="long names of a map"),
+        pytest.param("schedulingGates", [{"name": f"k{n}"} for n in range(30_000)], id="long list of managed fields"),
+    ],
+)
+async def test_all_that_etcd_stores_of_an_object_is_counted(client: Client, field: str, value: object) -> None:
+    body = pod("large")
+    body["spec"][field] = value
+
+    answer = await client.post(PODS, io.BytesIO(json.dumps(body).encode()))
+
+    assert (answer.code, answer.body["message"]) == (500, "etcdserver: request is too large")
+
+
+@pytest.mark.parametrize(
     ("body", "type_", "message"),
     [
         (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,13 @@ from hypothesis import strategies as st
 from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.patching.apply import applied
-from simkubelet.cluster.api.patching.managed_fields import from_fields_v1, to_fields_v1
+from simkubelet.cluster.api.patching.managed_fields import (
+    entries,
+    from_fields_v1,
+    managers_of,
+    to_fields_v1,
+    track_update,
+)
 from simkubelet.cluster.api.patching.patches import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -262,3 +271,162 @@ def test_applying_twice_changes_nothing(annotations: dict[str, str]) -> None:
     config = {"metadata": {"annotations": annotations}}
     once = apply({}, config, "me")
     assert apply(once, config, "me") == once
+
+
+def quickly(work: Callable[[], Any]) -> Any:
+    """What some work returns; it fails where it takes much longer than work in proportion to its input."""
+    began = time.process_time()
+    result = work()
+    assert time.process_time() - began < QUICKLY_S
+    return result
+
+
+MANY = 20_000
+QUICKLY_S = 3.0
+"""Seconds of processor time; what grows with the square of its input takes ten times as long."""
+
+
+def test_many_values_are_deleted_from_a_long_list() -> None:
+    names = [f"a.b/{number}" for number in range(MANY)]
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": names[1:]}}
+
+    after = quickly(lambda: strategic({"metadata": {"finalizers": names}}, patch))
+
+    assert after == {"metadata": {"finalizers": names[:1]}}
+
+
+def test_many_elements_are_deleted_by_their_keys() -> None:
+    items = [{"name": str(number)} for number in range(MANY)]
+    patch = containers(*({"$patch": "delete", **item} for item in items[1:]))
+
+    after = quickly(lambda: strategic(containers(*items), patch))
+
+    assert after == containers(items[0])
+
+
+def test_large_part_is_moved_often() -> None:
+    there, back = "/metadata/annotations", "/metadata/labels"
+    big = {str(number): "" for number in range(MANY)}
+    moves = [{"op": "move", "from": one, "path": other} for one, other in [(there, back), (back, there)] * 2000]
+
+    after, _ = quickly(lambda: patched(JSON_PATCH, moves, {"metadata": {"annotations": big}}, POD))
+
+    assert after == {"metadata": {"annotations": big}}
+
+
+def test_large_part_is_moved_to_deeper_places_as_long_as_it_is_cheap() -> None:
+    big = {str(number): "" for number in range(MANY)}
+    moves = [
+        {"op": "add", "path": "/metadata/x", "value": {}},
+        *(
+            {"op": "move", "from": one, "path": other}
+            for one, other in [("/metadata/b", "/metadata/x/b"), ("/metadata/x/b", "/metadata/b")] * 2000
+        ),
+    ]
+
+    with pytest.raises(StatusError) as refused:
+        quickly(lambda: patched(JSON_PATCH, moves, {"metadata": {"b": big}}, POD))
+    assert refused.value.code == 422
+
+
+def test_moves_make_no_deep_object() -> None:
+    moves = [
+        operation
+        for _ in range(300)
+        for operation in (
+            {"op": "add", "path": "/metadata/x", "value": {}},
+            {"op": "move", "from": "/metadata/b", "path": "/metadata/x/b"},
+            {"op": "move", "from": "/metadata/x", "path": "/metadata/b"},
+        )
+    ]
+
+    with pytest.raises(StatusError) as refused:
+        patched(JSON_PATCH, moves, {"metadata": {"b": {}}}, POD)
+    assert refused.value.code == 422
+
+
+@pytest.mark.parametrize("value", [5, "x", {}, None, True])
+def test_values_to_delete_that_are_no_list_delete_nothing(value: object) -> None:
+    before = {"metadata": {"finalizers": ["a"]}}
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": value}}
+
+    assert strategic(before, patch) == ({"metadata": {}} if value is None else before)
+
+
+@pytest.mark.parametrize("keys", [5, "x", {}, [[]], [{}], [5]])
+def test_keys_to_retain_that_are_no_names_are_refused(keys: object) -> None:
+    with pytest.raises(MergeError, match="invalid patch format of retainKeys"):
+        strategic({"spec": {}}, {"spec": {"$retainKeys": keys, "x": 1}})
+
+
+@pytest.mark.parametrize("name", ["labels", "finalizers"])
+def test_many_fields_are_given_up(name: str) -> None:
+    def config(first: int) -> JSON:
+        keys = [f"a.b/{first + number}" for number in range(MANY)]
+        return {"metadata": {"name": "p", name: keys if name == "finalizers" else dict.fromkeys(keys, "")}}
+
+    both = apply(apply({}, config(0), "me"), config(MANY), "you", force=True)
+
+    after = quickly(lambda: apply(both, {"metadata": {"name": "p"}}, "me", force=True))
+
+    assert after["metadata"][name] == config(MANY)["metadata"][name]
+
+
+def test_managers_of_many_versions_cost_no_comparison_each() -> None:
+    entry = {"operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:x": {}}}}
+    managers = [{**entry, "manager": "m", "apiVersion": f"v{number}"} for number in range(2000)]
+    labels = {str(number): "" for number in range(2000)}
+    live = {"metadata": {"name": "p", "labels": labels, "managedFields": managers}}
+
+    quickly(lambda: apply(live, {"metadata": {"name": "p"}}, "me", force=True))
+
+
+def updated(names: list[str], subresource: str = "") -> JSON:
+    """A config map to which each of these managers has added a field, one a second."""
+    found: JSON = {"metadata": {"name": "a"}}
+    for second, name in enumerate(names):
+        new = {**copy.deepcopy(found), "data": {**found.get("data", {}), name: "x"}}
+        now = f"2026-01-02T03:{second // 60:02}:{second % 60:02}Z"
+        track_update(new, found, kind_named("configmaps"), name, subresource, now, version(DEFAULT))
+        found = new
+    return found
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"),
+    [
+        (10, [f"m{at:03}" for at in range(10)]),
+        (11, ["ancient-changes", *(f"m{at:03}" for at in range(2, 11))]),
+        (60, ["ancient-changes", *(f"m{at:03}" for at in range(51, 60))]),
+    ],
+)
+def test_oldest_updates_beyond_ten_are_of_one_manager(count: int, kept: list[str]) -> None:
+    names = [f"m{at:03}" for at in range(count)]
+
+    found = updated(names)
+
+    managers = managers_of(found)
+    assert [manager.name for manager in managers] == kept
+    fields = [path[1] for owned, _ in managers.values() for path in owned if len(path) == 2]
+    assert sorted(fields) == [f"f:{name}" for name in names]
+    if count > len(kept):
+        assert found["metadata"]["managedFields"][0]["time"].endswith(f"{(count - 10) % 60:02}Z")
+
+
+def test_updates_of_each_version_have_a_manager_of_their_own() -> None:
+    fields = {"f:metadata": {"f:labels": {"f:l": {}}}}
+    versions = ["v1", "v1beta1"]
+    old: JSON = {"metadata": {"name": "a", "managedFields": [
+        {"manager": f"m{at:02}", "operation": "Update", "apiVersion": f"resource.k8s.io/{versions[at % 2]}",
+         "time": f"2026-01-02T03:04:{at:02}Z", "fieldsType": "FieldsV1", "fieldsV1": fields}
+        for at in range(12)
+    ]}}  # fmt: skip
+    new = copy.deepcopy(old)
+
+    track_update(new, old, kind_named("deviceclasses.resource.k8s.io"), "m11", "", NOW, version(DEFAULT))
+
+    managers = managers_of(new)
+    ancient = [one.api_version for one in managers if one.name == "ancient-changes"]
+    assert sorted(ancient) == [f"resource.k8s.io/{one}" for one in versions]
+    assert len(managers) == 10
+    assert new["metadata"]["managedFields"] == entries(managers)

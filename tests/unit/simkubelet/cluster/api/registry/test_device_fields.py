@@ -131,9 +131,11 @@ async def server(objects: Objects, release: str) -> AsyncIterator[Client]:
     one = ApiServer(objects, rules, logs=ScriptedLogs(), release=its_version, runtime_config=ALL_ON, plain=True)
     NamespaceController(one.registry).ensure_namespaces()
     await one.start()
-    async with aiohttp.ClientSession(one.url) as session:
-        yield Client(session)
-    await one.stop()
+    try:
+        async with aiohttp.ClientSession(one.url) as session:
+            yield Client(session)
+    finally:
+        await one.stop()
 
 
 async def test_unknown_field_is_pruned_with_a_warning(objects: Objects) -> None:

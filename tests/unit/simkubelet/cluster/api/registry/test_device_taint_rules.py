@@ -12,8 +12,8 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.api.registry.served import Served, runtime_config
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
-from simkubelet.cluster.strategies.dra.rules import Rules
 from simkubelet.cluster.strategies.dra.slices import validate_slice_spec
+from simkubelet.cluster.strategies.rules import Rules
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.version import version
@@ -42,7 +42,9 @@ class Server:
         return self.registry.update(RULES, "", "rule", lambda stored: {**stored, **parts})
 
     def update_status(self, status: JSON) -> JSON:
-        return self.registry.update(RULES, "", "rule", lambda stored: {**stored, "status": status}, status=True)
+        return self.registry.update(
+            RULES, "", "rule", lambda stored: {**stored, "status": status}, subresource="status"
+        )
 
 
 @pytest.mark.parametrize(("release", "known"), [("1.36", []), ("1.37", ["v1"])])

@@ -17,7 +17,8 @@ from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.version import version
-from tests.support.random_devices import WHOLE_V1BETA1, changed, changes
+from tests.support.random_devices import OF_DEVICES, WHOLE_V1BETA1
+from tests.support.random_objects import changed, changes
 
 from ..conftest import Client, ScriptedLogs
 
@@ -248,7 +249,7 @@ async def test_old_version_warns_with_each_answer(newer: Client) -> None:
 @given(st.sampled_from([(kind, one) for kind, each in WHOLE_V1BETA1.items() for one in each]), changes)
 def test_conversion_keeps_what_is_said(whole: tuple[str, Any], drawn: list[Any]) -> None:
     """What conversion makes of an object is the same when it has been there and back."""
-    kind, obj = whole[0], changed(whole[1], drawn)
+    kind, obj = whole[0], changed(whole[1], drawn, OF_DEVICES)
     in_v1 = to_v1("v1beta1", kind)(obj)
 
     assert to_v1("v1beta1", kind)(from_v1("v1beta1", kind)(in_v1)) == in_v1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.api.registry.registry import Strategy
+from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.version import version

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simkubelet.cluster.cel.values import ExhaustedError
 from simkubelet.cluster.objects.objects import JSON
-from simkubelet.cluster.scheduler.dynamic_resources.allocator import (
-    AllocationTimeoutError,
-    Allocator,
-)
+from simkubelet.cluster.scheduler.dynamic_resources.allocator import Allocator
 from simkubelet.cluster.scheduler.dynamic_resources.pools import Slices
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
 from simkubelet.model.version import version
@@ -215,11 +213,23 @@ def test_config_of_class_and_claim_comes_with_its_source() -> None:
     assert found[0]["nodeSelector"] == ON_NODE
 
 
+def test_config_of_a_class_names_no_request_in_the_first_patches() -> None:
+    opaque = {"opaque": {"driver": DRIVER, "parameters": {"a": 1}}}
+    device_class = {**CLASS, "spec": {**CLASS["spec"], "config": [opaque]}}
+
+    found = allocate(
+        [claim_for(request("a"), request("b"))], [slice_of(gpus(2))], classes=[device_class], release="1.34.1"
+    )
+
+    assert found is not None
+    assert found[0]["devices"]["config"] == [{"source": "FromClass", **opaque}] * 2
+
+
 def test_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simkubelet.cluster.scheduler.dynamic_resources.allocator._MOST_STEPS", 100)
     claim = claim_for(request("a", count=5), request("b", f"{INDEX} > 99"))
 
-    with pytest.raises(AllocationTimeoutError):
+    with pytest.raises(ExhaustedError):
         allocate([claim], [slice_of(gpus(20))])
 
 

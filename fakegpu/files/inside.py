@@ -1,0 +1,137 @@
+"""Files below a machine's folder, where plugins may put links, pipes and folders in the place of ours at any moment.
+
+Each change walks from the machine's folder by descriptors and follows no link. A file is written under a new name and
+takes the place of the old one, so that whatever was there is neither opened nor waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import Final
+
+from ..errors import InputError
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LONGEST_TEXT: Final = 1 << 16
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def opened_folder(root: Path, part: str | PurePath, *, makes: bool = False) -> Iterator[int]:
+    """Lend a descriptor of a folder below ``root``.
+
+    Args:
+        root: the machine's folder.
+        part: path of the folder from there.
+        makes: whether missing folders on the way are made.
+
+    Raises:
+        InputError: something on the way is no folder, such as a link.
+        OSError: it is missing, or the host does not let us.
+    """
+    place, folder = root, _open(root, root)
+    try:
+        for name in PurePath(part).parts:
+            place /= name
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            below = _open(name, place, folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _open(name: str | Path, place: Path, parent: int | None = None) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+            raise InputError(f"{place}: is a link, a file or a pipe in place of a folder; remove it") from None
+        raise
+
+
+def make_folder_inside(root: Path, part: str | PurePath) -> None:
+    """Make a folder, and those on the way to it, where they are missing; raises as ``opened_folder``."""
+    with opened_folder(root, part, makes=True):
+        pass
+
+
+def write_inside(root: Path, part: str | PurePath, content: str | bytes) -> None:
+    """Write a file that everybody may read, in one step where it was there; raises as ``opened_folder``."""
+    write_all_inside(root, PurePath(part).parent, {PurePath(part).name: content})
+
+
+def write_all_inside(root: Path, part: str | PurePath, files: Mapping[str, str | bytes]) -> None:
+    """The same for files of a folder, content by name; the folder is made where it is missing."""
+    with opened_folder(root, part, makes=True) as folder:
+        for name, content in files.items():
+            whole = content.encode("ascii") if isinstance(content, str) else content
+            try:
+                _write_new(folder, name, whole)
+            except FileExistsError:
+                draft = f".{name}.{secrets.token_hex(4)}"
+                _write_new(folder, draft, whole)
+                try:
+                    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+                except OSError:
+                    os.unlink(draft, dir_fd=folder)
+                    raise
+
+
+def _write_new(folder: int, name: str, content: bytes) -> None:
+    file = os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+    try:
+        os.fchmod(file, 0o644)
+        if os.write(file, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(file)
+
+
+def read_inside(root: Path, part: str | PurePath) -> str | None:
+    """The text of a file, without what is no ASCII in it; None where there is none; raises as ``opened_folder``."""
+    with suppress(FileNotFoundError), opened_folder(root, PurePath(part).parent) as folder:
+        if stat.S_ISREG(os.stat(PurePath(part).name, dir_fd=folder, follow_symlinks=False).st_mode):
+            file = os.open(PurePath(part).name, _OLD_FILE, dir_fd=folder)
+            with os.fdopen(file, "rb") as stream:
+                return stream.read(_LONGEST_TEXT).decode("ascii", errors="ignore")
+    return None
+
+
+def touch_inside(root: Path, part: str | PurePath) -> None:
+    """Make an empty file where there is none; raises as ``opened_folder``."""
+    with opened_folder(root, PurePath(part).parent, makes=True) as folder:
+        try:
+            os.close(os.open(PurePath(part).name, _NEW_FILE, 0o644, dir_fd=folder))
+        except FileExistsError:
+            if not stat.S_ISREG(os.stat(PurePath(part).name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise InputError(
+                    f"{root / part}: is a link or another thing in the place of a file; remove it"
+                ) from None
+
+
+def link_inside(root: Path, part: str | PurePath, target: str) -> None:
+    """Make a link, in a folder without one of this name; raises as ``opened_folder``."""
+    with opened_folder(root, PurePath(part).parent) as folder:
+        os.symlink(target, PurePath(part).name, dir_fd=folder)
+
+
+def remove_inside(root: Path, part: str | PurePath) -> None:
+    """Remove a file, or a folder with all that is in it, where it is there; raises as ``opened_folder``."""
+    name = PurePath(part).name
+    with suppress(FileNotFoundError), opened_folder(root, PurePath(part).parent) as folder:
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)

@@ -1,0 +1,54 @@
+"""Whether two parts of pods are the same to the API server, which does not tell an empty field from none.
+
+Fields of Go's types that are pointers are told: they are not set, or have a value that may be zero.
+
+Source: apimachinery/pkg/api/equality/semantic.go (v0.34.4); api/core/v1/types.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....model.errors import InputError
+from ....model.resources import parse_quantity
+
+__all__ = ["plain", "same"]
+
+_POINTERS: Final = frozenset((
+    "activeDeadlineSeconds", "allowPrivilegeEscalation", "apiGroup", "automountServiceAccountToken", "cachingMode",
+    "defaultMode", "enableServiceLinks", "expirationSeconds", "fsGroup", "fsGroupChangePolicy", "gmsaCredentialSpec",
+    "gmsaCredentialSpecName", "hostProcess", "hostUsers", "hostnameOverride", "initiatorName", "localhostProfile",
+    "lun", "maxExpirationSeconds", "minDomains", "mode", "mountPropagation", "nodeAffinityPolicy", "nodeTaintsPolicy",
+    "optional", "preemptionPolicy", "priority", "privileged", "procMount", "readOnlyRootFilesystem",
+    "recursiveReadOnly", "resourceClaimName", "resourceClaimTemplateName", "runAsGroup", "runAsNonRoot", "runAsUser",
+    "runAsUserName", "runtimeClassName", "seLinuxChangePolicy", "service", "setHostnameAsFQDN",
+    "shareProcessNamespace", "signerName", "started", "stopSignal", "storageClassName", "supplementalGroupsPolicy",
+    "terminationGracePeriodSeconds", "tolerationSeconds", "volumeMode",
+))  # fmt: skip
+_QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
+_OBJECTS: Final = frozenset({"emptyDir", "affinity", "nodeAffinity", "podAffinity", "podAntiAffinity", "dnsConfig"})
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same."""
+    return bool(plain(one) == plain(other))
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """A value without what is empty; None for nothing."""
+    if isinstance(value, dict):
+        if name in _QUANTITIES:
+            return {key: _amount(text) for key, text in value.items()} or None
+        found = {key: plain(inner, key) for key, inner in value.items()}
+        kept = {key: inner for key, inner in found.items() if inner is not None}
+        return kept if kept or name in _OBJECTS else None
+    if isinstance(value, list):
+        return [plain(inner) or {} if isinstance(inner, dict) else inner for inner in value] or None
+    return value if value or name in _POINTERS else None
+
+
+def _amount(text: Any) -> Any:
+    try:
+        return parse_quantity(text)
+    except InputError:
+        return text

@@ -1,0 +1,146 @@
+/* What a program may not change in its view, and the error that a read-only mount would give it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "view.h"
+
+static mode_t mode_of(const char *real, int flags)
+{
+    struct stat found;
+    return fstatat(AT_FDCWD, real, &found, flags) ? 0 : found.st_mode;
+}
+
+/* What an entry is, 0 where there is none; `folder` gets the path of the folder that has it. */
+static mode_t entry_mode(const char *real, char *folder)
+{
+    size_t length = strlen(strcpy(folder, real));
+    while (length > 1 && folder[length - 1] == '/')
+        folder[--length] = 0;
+    mode_t mode = mode_of(folder, AT_SYMLINK_NOFOLLOW);
+    *strrchr(folder, '/') = 0;
+    return *folder ? mode : (strcpy(folder, "/"), mode);
+}
+
+/* An error of a folder's: where there is no folder the kernel says so. */
+static int unless_missing(const struct place *place, int error)
+{
+    char folder[PATH_ROOM];
+    entry_mode(place->real, folder);
+    return S_ISDIR(mode_of(folder, 0)) ? error : 0;
+}
+
+/* Whether the last part of a path is "." or "..", which no entry is. */
+static bool ends_in_dots(const struct place *place)
+{
+    const char *slash = strrchr(place->view, '/');
+    return slash && (strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0);
+}
+
+static int refusal_to_open(unsigned flags, const struct place *place)
+{
+    char target[PATH_ROOM], view[PATH_ROOM];
+    bool is_writing = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC, makes = flags & O_CREAT;
+    const struct binding *binding = place->binding;
+    if (place->is_magic && link_target(place->real, target) >= 0)
+        binding = *target == '/' ? shown_at(target, view) : NULL;
+    if ((!is_writing && !makes) || flags & O_PATH || !binding || binding->is_writable)
+        return 0;
+    mode_t mode = mode_of(place->real, 0);
+    if (makes && place->real[strlen(place->real) - 1] == '/')
+        return 0;
+    if (!mode)
+        return makes ? unless_missing(place, EROFS) : 0;
+    if (S_ISDIR(mode))
+        return (flags & O_TMPFILE) == O_TMPFILE ? EROFS : 0;
+    if (!S_ISREG(mode) || !is_writing || (makes && flags & O_EXCL))
+        return 0;
+    return flags & O_TRUNC || !faccessat(AT_FDCWD, place->real, W_OK, AT_EACCESS) ? EROFS : 0;
+}
+
+static int refusal_to_remove(enum kind kind, const struct place *place)
+{
+    char folder[PATH_ROOM], above[PATH_ROOM];
+    bool is_folder = S_ISDIR(entry_mode(place->real, folder));
+    if (ends_in_dots(place))
+        return 0;
+    if (!place->parent->is_writable)
+        return unless_missing(place, EROFS);
+    if (strcmp(place->binding->view, place->view))
+        return 0;
+    char *slash = strrchr(strcpy(above, place->view), '/');
+    if (slash)
+        *slash = 0;
+    if (!real_of(above, folder) || faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
+        return EACCES;
+    return is_folder == (kind == REMOVE_FOLDER) ? EBUSY : is_folder ? EISDIR : ENOTDIR;
+}
+
+/* The error number for a call that the view does not allow, 0 for one that it does. */
+int refusal(enum kind kind, unsigned flags, const struct place *place)
+{
+    char folder[PATH_ROOM];
+    mode_t mode;
+    switch (kind) {
+    case OPEN:
+    case OPEN_HOW:
+        return refusal_to_open(flags, place);
+    case TRUNCATE:
+        return refusal_to_open(O_WRONLY, place);
+    case CREATE:
+    case BIND:
+        return place->parent->is_writable || entry_mode(place->real, folder) ? 0 : unless_missing(place, EROFS);
+    case REMOVE_FILE:
+    case REMOVE_FOLDER:
+        return refusal_to_remove(kind, place);
+    case CHANGE:
+        return !place->binding->is_writable && mode_of(place->real, AT_SYMLINK_NOFOLLOW) ? EROFS : 0;
+    case ACCESS:
+        mode = place->binding->is_writable || !(flags & W_OK) ? 0 : mode_of(place->real, 0);
+        return (S_ISREG(mode) || S_ISDIR(mode)) && !faccessat(AT_FDCWD, place->real, (int)flags & 7, 0) ? EROFS : 0;
+    default:
+        return 0;
+    }
+}
+
+static bool is_bound(const struct place *place)
+{
+    return strcmp(place->binding->view, place->view) == 0 || has_bindings_below(place->view);
+}
+
+/* The same for a call that makes one entry from another. */
+int refusal_of_two(enum kind kind, const struct place *old, const struct place *new)
+{
+    char folder[PATH_ROOM];
+    mode_t mode = entry_mode(old->real, folder), new_mode = entry_mode(new->real, folder);
+    int error;
+    if (kind == LINK && (!mode || new_mode))
+        return 0;
+    if (kind == LINK)
+        error = !new->parent->is_writable ? EROFS : old->binding != new->parent ? EXDEV : 0;
+    else if (old->parent != new->parent)
+        error = EXDEV;
+    else if (ends_in_dots(old) || ends_in_dots(new))
+        error = EBUSY;
+    else if (!old->parent->is_writable)
+        error = EROFS;
+    else if (!mode || (new_mode && S_ISDIR(mode) != S_ISDIR(new_mode)))
+        error = 0;
+    else if (strcmp(old->view, new->view) == 0 && strcmp(old->binding->view, old->view))
+        error = 0; /* it stays where it is, whatever is bound below */
+    else
+        error = is_bound(old) || is_bound(new) ? EBUSY : 0;
+    return unless_missing(old, 1) ? unless_missing(new, error) : 0;
+}
+
+/* The same for what changes a file that is open. */
+int refusal_opened(struct tracee *tracee, int file)
+{
+    char link[64], target[PATH_ROOM], view[PATH_ROOM];
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", tracee->thread, file);
+    const struct binding *binding = link_target(link, target) > 0 && *target == '/' ? shown_at(target, view) : NULL;
+    return binding && !binding->is_writable ? EROFS : 0;
+}

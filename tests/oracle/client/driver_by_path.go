@@ -1,0 +1,5 @@
+//go:build before1_34
+
+package main
+
+const driversByPath = true
