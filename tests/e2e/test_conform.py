@@ -31,7 +31,7 @@ def test_plugin_that_passes_has_a_table_and_junit(run: Any) -> None:
     suite = ElementTree.parse(run.scratch / "junit.xml").getroot()  # noqa: S314  # our own output
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
     chosen = {"version": [], "exit-status": [], "again": ["skipped"], "reported": ["skipped"]}
-    needed = {"ends-in-time": [], "answered": []}
+    needed = {"ends-in-time": [], "answered": [], "first-device": []}
     assert cases == {**chosen, **needed}
     assert run.leftovers() == []
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -61,6 +62,13 @@ def assert_passed(done: subprocess.CompletedProcess[str]) -> None:
 
 def of(entries: list[Entry], kind: type[E]) -> list[E]:
     return [entry.event for entry in entries if isinstance(entry.event, kind)]
+
+
+def test_recorded_stories_have_names_of_their_own() -> None:
+    # A trace knows its story by the name alone, without the topic.
+    named = Counter((version, story.rpartition("/")[2]) for story, version in RECORDED)
+
+    assert [one for one, times in named.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic or "without a topic")

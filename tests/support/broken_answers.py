@@ -155,7 +155,7 @@ class Answers:
             if self.fault != "allocation/unknown-device":
                 raise CallError(Code.UNKNOWN, "no such device")
         if (
-            (self.fault == "allocation/answered")
+            (self.fault == "allocation/first-device")
             or (self.fault == "limits/all-devices" and 1 < len(ids) < MANY and not self._given)
             or (self.fault == "allocation/given-again" and self._calls > 1 and not self._given.isdisjoint(ids))
             or (self.fault == "allocation/init-container" and self._calls == 1 and self._given < set(ids))
