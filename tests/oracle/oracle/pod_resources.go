@@ -22,7 +22,7 @@ func (p podProvider) GetActivePods() []*v1.Pod { return p.store.active() }
 func (p podProvider) GetPods() []*v1.Pod { return p.store.list(true) }
 
 func (p podProvider) GetPodByName(namespace, name string) (*v1.Pod, bool) {
-	for _, pod := range p.store.list(true) {
+	for _, pod := range p.store.list(getFindsEndedPods) {
 		if pod.Namespace == namespace && pod.Name == name {
 			return pod, true
 		}
