@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ....apis.documents import BoundsError, load_json, load_yaml
+from ....apis.documents import MOST_VALUES, BoundsError, load_json, load_yaml
 from ....golang.text import InvalidJsonError, json_fault, refuse_constant
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def yaml_document(body: bytes) -> Any:
     import yaml
 
     try:
-        return _plain(load_yaml(body, _loader()))
+        return _plain(load_yaml(body, _loader(), most=MOST_VALUES))
     except yaml.MarkedYAMLError as error:
         raise ValueError(f"yaml: {_go_line(error)}{error.problem}") from None
     except (BoundsError, yaml.YAMLError) as error:
