@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -70,13 +70,20 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(sorted(found, key=lambda check: (order.index(check.group), check.id)))
 
 
-def selected(checks: Iterable[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
+def _any(check: Check) -> bool:
+    return True
+
+
+def selected(
+    checks: Iterable[Check], only: Sequence[str], skip: Sequence[str], applies: Callable[[Check], bool] = _any
+) -> tuple[Check, ...]:
     """Those checks that some pattern of `only` names, and those that they need; none that some of `skip` names.
 
     Args:
         checks: To choose from.
         only: A group, an id, or either with ``*`` and ``?``; all checks where there is none.
         skip: The same.
+        applies: Whether a check applies to the plugin; one that does not needs no other.
 
     Raises:
         InputError: A pattern names no check.
@@ -89,20 +96,20 @@ def selected(checks: Iterable[Check], only: Sequence[str], skip: Sequence[str]) 
                     f"{option}: no check '{pattern}'; 'simkubelet conform --list' shows them and their groups"
                 )
     chosen = [check for check in known if not only or any(_names(one, check) for one in only)]
-    wanted = with_needed(known, {check.id for check in chosen if not any(_names(one, check) for one in skip)})
+    wanted = with_needed(known, (one.id for one in chosen if not any(_names(name, one) for name in skip)), applies)
     left = tuple(check for check in known if check.id in wanted and not any(_names(one, check) for one in skip))
     if not left:
         raise InputError("--only and --skip leave no check; 'simkubelet conform --list' shows all")
     return left
 
 
-def with_needed(checks: Iterable[Check], ids: Iterable[str]) -> frozenset[str]:
-    """Ids of checks, with those of all that have to be passed first, as far as `checks` has them."""
+def with_needed(checks: Iterable[Check], ids: Iterable[str], applies: Callable[[Check], bool] = _any) -> frozenset[str]:
+    """Ids of checks, with all that those of them need to be passed first that apply, as far as `checks` has them."""
     by_id, found, waiting = {check.id: check for check in checks}, set[str](), list(ids)
     while waiting:
         if (one := waiting.pop()) in by_id and one not in found:
             found.add(one)
-            waiting += by_id[one].spec.needs.passed
+            waiting += by_id[one].spec.needs.passed if applies(by_id[one]) else ()
     return frozenset(found)
 
 

@@ -13,7 +13,7 @@ import click
 from simkubelet.apis.numbers import IntRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -119,11 +119,21 @@ def conform(
         print_list(out, chosen)
         return
     subject = Subject(_program(command), read_profile(profile), profile_path=profile)
-    context.exit(_judge(subject, chosen, count, directory, Report(out, chosen, junit, page)))
+
+    def applying(found: Subject) -> Sequence[Check]:
+        return selected(all_checks(), only, skip, lambda check: not found.reason_to_skip(check.spec.needs))
+
+    context.exit(_judge(subject, applying, count, directory, Report(out, chosen, junit, page)))
 
 
-def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directory: Path | None, report: Report) -> int:
-    """Discover the plugin, play the checks and report; the exit status.
+def _judge(
+    subject: Subject,
+    checks_for: Callable[[Subject], Sequence[Check]],
+    count: int | None,
+    directory: Path | None,
+    report: Report,
+) -> int:
+    """Discover the plugin, play the checks for it and report; the exit status.
 
     Raises:
         SimkubeletError: The user or an error ended the run; what was done has been reported.
@@ -136,7 +146,8 @@ def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directo
     from .tested_plugin import discovered
 
     found = run_interruptibly(discovered(subject, directory))
-    report.show_subject(found)
+    checks = checks_for(found)
+    report.show_subject(found, checks)
     try:
         run_interruptibly(play_checks(found, checks, count, directory, report.add))
     except SimkubeletError:

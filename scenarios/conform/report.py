@@ -49,7 +49,7 @@ class Report:
 
     Args:
         out: Standard output.
-        checks: All that are to be played.
+        checks: All that may be played.
         junit: Where the verdicts are written as JUnit XML, if anywhere.
         page: The folder where a page with timelines is written, if anywhere.
 
@@ -71,8 +71,9 @@ class Report:
         self._began_s = time.monotonic()
         self._write()
 
-    def show_subject(self, subject: Subject) -> None:
-        """Print what the first start of the plugin has shown."""
+    def show_subject(self, subject: Subject, checks: Sequence[Check]) -> None:
+        """Print what the first start of the plugin has shown; these checks are played with it."""
+        self._checks = checks
         options = ", ".join(sorted(subject.options)) or "none"
         others = [resource for resource in subject.resources if resource != subject.resource]
         beside = f"; it also registers {', '.join(others)}" if others else ""
@@ -172,7 +173,7 @@ def result_lines(result: Result, unmeasured: Sequence[str] = ()) -> list[str]:
     """What there is to know about a check that did not pass, and for which `unmeasured` ones were skipped."""
     head = f"{result.status.upper()} {result.check.id}: {result.check.summary}"
     notes = advice(result, unmeasured)
-    lines = failure_lines(result.verdict, notes) or (result.verdict.reason, *notes)
+    lines = failure_lines(result.verdict, notes, result.status.upper()) or (result.verdict.reason, *notes)
     return [one_line(line) for line in (head, *(f"  {line}" for line in lines))]
 
 

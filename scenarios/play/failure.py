@@ -12,23 +12,23 @@ from ..story.document import shown_path
 from ..trace.trace import Entry, fields_of
 
 
-def failure_lines(verdict: Verdict, notes: Iterable[str] = ()) -> tuple[str, ...]:
+def failure_lines(verdict: Verdict, notes: Iterable[str] = (), word: str = "") -> tuple[str, ...]:
     """What there is to know about a story that failed; nothing for others.
 
     Place, version, round and step; what was expected and the actual values; what may explain it; `notes`, such as how
     to fix it; the trace around it with both clocks, node time first; where its logs are and how they end; the command
-    that repeats it.
+    that repeats it. `word` takes the place of the outcome's, as of a check that gives a warning.
     """
-    return tuple(map(one_line, _lines(verdict, notes)))
+    return tuple(map(one_line, _lines(verdict, notes, word or verdict.outcome.word)))
 
 
-def _lines(verdict: Verdict, notes: Iterable[str]) -> tuple[str, ...]:
+def _lines(verdict: Verdict, notes: Iterable[str], word: str) -> tuple[str, ...]:
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
         return ()
     failure = verdict.failure
-    head = f"{failure.location}: {verdict.outcome.word}{_version(verdict)}{_round(verdict)} {_place(failure)}"
+    head = f"{failure.location}: {word}{_version(verdict)}{_round(verdict)} {_place(failure)}"
     explained = [*(f"diagnosis: {text}" for text in failure.diagnoses), *notes]
     return (
         *(head, *_differences(verdict, failure), *(f"  {line}" for line in explained)),

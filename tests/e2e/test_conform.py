@@ -27,11 +27,11 @@ def test_plugin_that_passes_has_a_table_and_junit(run: Any) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "example.com/seat: 2 devices; options: none"
-    assert lines[-1].startswith("5 passed, 2 skipped in ")
+    assert lines[-1].startswith("3 passed, 2 skipped in ")
     suite = ElementTree.parse(run.scratch / "junit.xml").getroot()  # noqa: S314  # our own output
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
     chosen = {"version": [], "exit-status": [], "again": ["skipped"], "reported": ["skipped"]}
-    needed = {"ends-in-time": [], "answered": [], "first-device": []}
+    needed = {"ends-in-time": []}
     assert cases == {**chosen, **needed}
     assert run.leftovers() == []
 

@@ -353,6 +353,16 @@ def test_patterns_choose_checks(only: list[str], skip: list[str], left: list[str
         assert [check.id.partition("/")[2] for check in selected(CHECKS, only, skip)] == left
 
 
+def test_check_that_does_not_apply_needs_no_other() -> None:
+    plugin = subject()
+
+    def applies(check: Any) -> bool:
+        return not plugin.reason_to_skip(check.spec.needs)
+
+    assert [check.id for check in selected(CHECKS, ["pre-start/again"], [], applies)] == ["pre-start/again"]
+    assert {check.id for check in selected(CHECKS, ["allocation/paths"], [], applies)} > {"allocation/paths"}
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -387,8 +397,8 @@ def test_exit_status_is_that_of_the_gravest_result(statuses: list[Status], expec
 
 def test_report_streams_lines_and_groups_results() -> None:
     out = io.StringIO()
-    report = Report(Console(file=out), [BY_ID["lists/health"], BY_ID["stream/ends"]])
-    report.show_subject(subject())
+    report = Report(Console(file=out), CHECKS)
+    report.show_subject(subject(), [BY_ID["lists/health"], BY_ID["stream/ends"]])
 
     report.add(result("stream/ends", Status.FAILED, "expected 2; actual 1"))
     report.add(result("lists/health", Status.PASSED))
@@ -420,6 +430,17 @@ def test_cause_of_what_was_skipped_comes_first_and_names_it() -> None:
     assert heads == [f"FAILED {cause}", "FAILED allocation/paths", "WARNING lists/id-length"]
     assert lines.count("  skipped until it passes: resources/memory") == 1
     assert f"  memory                       SKIPPED needs {cause}, which failed" in lines
+
+
+@pytest.mark.parametrize("status", [Status.WARNING, Status.FAILED])
+def test_block_of_a_check_has_the_word_of_its_verdict(status: Status) -> None:
+    failure = Failure("id-length.yaml:3", "expect", (), (), number=1, total=2)
+    verdict = Verdict("x", Outcome.INVALID, 1.0, "no", failure)
+
+    lines = result_lines(Result(BY_ID["lists/id-length"], status, verdict))
+
+    words = [word for line in lines[:2] for word in ("WARNING", "FAILED") if word in line]
+    assert words == [status.upper()] * 2
 
 
 def test_fix_is_above_what_happened() -> None:
