@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from simkubelet.model.errors import InputError, PluginError
-from simkubelet.model.events import DevicesListed, PluginRegistered
+from simkubelet.model.errors import HostError, InputError, PluginError
+from simkubelet.model.events import DevicesListed, PluginRegistered, PluginSocketFound
 from simkubelet.model.words import number_of
 
 from ..backends.sim.backend import SimBackend
@@ -28,6 +28,7 @@ from .unlisted import hint_for, why_unlisted
 
 NAME: Final = "plugin"
 """The plugin of a check in whose place the one under test is run; others whose names begin so are further ones."""
+_LIST_AND_WATCH: Final = "ListAndWatch"
 _REGISTERS_WITHIN_S: Final = 30.0
 _SETTLES_WITHIN_S: Final = 0.5
 
@@ -43,6 +44,7 @@ class Subject:
         count: How many healthy devices of it the plugin lists.
         resources: All that it registers, also those of which it has no device.
         options: What it has on, in a story's words.
+        is_found: Whether it never calls Register, as the kubelet finds its socket in ``plugins_registry``.
         profile_path: The file with the profile, if there is one.
     """
 
@@ -52,6 +54,7 @@ class Subject:
     count: int = 0
     resources: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
+    is_found: bool = False
     profile_path: Path | None = None
 
     @property
@@ -78,6 +81,8 @@ class Subject:
         steps = self.profile.steps
         if self.count < needs.devices:
             return f"needs {number_of(needs.devices, 'device')}; the plugin lists {self.count}"
+        if needs.registers and self.is_found:
+            return "the plugin does not call Register; the kubelet finds its socket in plugins_registry"
         if needs.pre_start and "preStart" not in self.options:
             return "the plugin does not ask for PreStartContainer"
         if needs.preferred_allocation and "preferredAllocation" not in self.options:
@@ -176,6 +181,11 @@ def _found(subject: Subject, world: SimBackend, snapshot: Snapshot) -> Subject:
         raise PluginError(
             why_unlisted(subject.command, subject.profile, plugin, world.trace, said, _REGISTERS_WITHIN_S)
         )
+    if _LIST_AND_WATCH not in plugin.calls:
+        raise HostError(
+            f"{NAME}: the kubelet calls a socket that lies neither in device-plugins nor in plugins_registry, where "
+            "conform would see the calls; there is no verdict"
+        )
     wanted = subject.profile.resource
     if wanted is not None and wanted not in listed:
         raise PluginError(
@@ -184,5 +194,12 @@ def _found(subject: Subject, world: SimBackend, snapshot: Snapshot) -> Subject:
     resource = wanted or next(iter(listed))
     count = listed[resource] if subject.profile.count is None else subject.profile.count
     registered = sorted({event.resource for event in world.trace.of(PluginRegistered)})
-    options = frozenset(plugin.options)
-    return replace(subject, resource=resource, count=count, resources=tuple(registered), options=options)
+    is_found = "Register" not in plugin.calls and bool(list(world.trace.of(PluginSocketFound)))
+    return replace(
+        subject,
+        resource=resource,
+        count=count,
+        resources=tuple(registered),
+        options=frozenset(plugin.options),
+        is_found=is_found,
+    )

@@ -42,14 +42,19 @@ class Tap:
         plugin_folder: The plugin's folder of sockets, which it takes for the kubelet's; nobody else uses it.
         kubelet_folder: The kubelet's; like the other one by a path without links.
         on_report: Called with reports, in the event loop.
+        found: The same two of ``plugins_registry``, where the kubelet finds plugins that do not register.
     """
 
-    def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_report: OnReport) -> None:
+    def __init__(
+        self, plugin_folder: Path, kubelet_folder: Path, on_report: OnReport, found: tuple[Path, Path] | None = None
+    ) -> None:
         self._on_report = on_report
         self._answers = Answers()
         self._contract = Contract()
         self._plugin_folder = plugin_folder
-        self._sockets = MirroredSockets(plugin_folder, kubelet_folder, self._accept)
+        folders = ((plugin_folder, kubelet_folder), *(() if found is None else (found,)))
+        self._plugin_folders = tuple(of_plugin for of_plugin, _ in folders)
+        self._sockets = tuple(MirroredSockets(one, other, self._accept) for one, other in folders)
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._held = Held()
         self._process: int | None = None
@@ -57,9 +62,9 @@ class Tap:
 
     @property
     def plugin_sockets(self) -> tuple[str, ...]:
-        """The names of the sockets that the plugin has in its folder."""
-        names = (file.name for file in files_of(self._plugin_folder))
-        return tuple(name for name in names if name != KUBELET_SOCKET_NAME and self._mode_of(name) is not None)
+        """The names of the sockets that the plugin has in its folders."""
+        files = (file for folder in self._plugin_folders for file in files_of(folder))
+        return tuple(file.name for file in files if _is_plugins(file) and _socket_mode(file) is not None)
 
     def start(self) -> None:
         """Start proxying.
@@ -67,11 +72,13 @@ class Tap:
         Raises:
             OSError: A folder or a socket cannot be made.
         """
-        self._sockets.start()
+        for sockets in self._sockets:
+            sockets.start()
 
     async def close(self) -> None:
         """Remove the sockets and end all connections; may be called twice."""
-        self._sockets.close()
+        for sockets in self._sockets:
+            sockets.close()
         tasks = list(self._links.values())
         for task in tasks:
             task.cancel()
@@ -140,11 +147,7 @@ class Tap:
             self._count(-1)
 
     def _mode_of(self, endpoint: str) -> int | None:
-        # A name of the plugin's choice may be none of a file, or have a link that leads anywhere.
-        with contextlib.suppress(OSError, ValueError):
-            mode = (self._plugin_folder / endpoint).stat().st_mode
-            return stat.S_IMODE(mode) if stat.S_ISSOCK(mode) else None
-        return None
+        return _socket_mode(self._plugin_folder / endpoint)
 
     def _report(self, breaches: Iterable[Breach]) -> None:
         for breach in breaches:
@@ -165,6 +168,14 @@ class Tap:
 
 def _is_plugins(socket_path: Path) -> bool:
     return socket_path.name != KUBELET_SOCKET_NAME
+
+
+def _socket_mode(path: Path) -> int | None:
+    # A name of the plugin's choice may be none of a file, or have a link that leads anywhere.
+    with contextlib.suppress(OSError, ValueError):
+        mode = path.stat().st_mode
+        return stat.S_IMODE(mode) if stat.S_ISSOCK(mode) else None
+    return None
 
 
 _CRI_PATHS: Final = {f"/runtime.v1.RuntimeService/{call}".encode(): call for call in CriCall}

@@ -112,6 +112,7 @@ def needs_text(needs: Needs) -> str:
     """Return what a plugin must have for a check to apply, in words; nothing where it always applies."""
     parts = [
         f"at least {needs.devices} devices" if needs.devices > 1 else "",
+        "a plugin that calls Register" if needs.registers else "",
         "a plugin that asks for PreStartContainer" if needs.pre_start else "",
         "a plugin that offers GetPreferredAllocation" if needs.preferred_allocation else "",
         "a profile with `break`" if needs.breakable and not needs.healable else "",

@@ -54,6 +54,8 @@ _HARDWARE: Final = (
 
 
 _TAPS: Final = "taps"
+_FOUND: Final = "_found"
+"""Ends the name of a plugin's second folder there; no plugin's name has such a line."""
 _SHORTER: Final = "choose a folder with a shorter path with --dir or TMPDIR, where a link counts as what it leads to"
 _LOG_LEVELS: Final = 3
 """Folders below that of the logs: ``pods``, a pod's and a container's."""
@@ -74,6 +76,7 @@ class SimNode:
         self._changed = changed
         self.directory = directory
         self.plugin_folder = directory / DEVICE_PLUGINS
+        self.found_folder = directory / PLUGINS_REGISTRY
         self.pod_resources_socket = directory / POD_RESOURCES / "kubelet.sock"
         self.files = SimFiles(spec.name, directory)
         self.root = self.files.root
@@ -183,15 +186,21 @@ class SimNode:
         """Return the folder of sockets of a plugin with a tap."""
         return self.directory / _TAPS / plugin
 
-    def make_tap_folder(self, plugin: str) -> None:
-        """Make the folder of sockets of a plugin with a tap.
+    def found_tap_folder(self, plugin: str) -> Path:
+        """Return what such a plugin takes for the folder in which the kubelet finds sockets."""
+        return self.tap_folder(f"{plugin}{_FOUND}")
+
+    def make_tap_folders(self, plugin: str) -> None:
+        """Make the folders of sockets of a plugin with a tap, and that of the kubelet which that watches as well.
 
         Raises:
-            OSError: it cannot be made, or is a link.
+            OSError: one cannot be made, or is a link.
         """
-        self._folder.make_folder(f"/{_TAPS}/{plugin}", exist_ok=True)
-        if self._folder.real_path(f"/{_TAPS}/{plugin}") != self._logs.parent / _TAPS / plugin:
-            raise OSError(errno.EXDEV, "leads out of its place")
+        for name in (plugin, f"{plugin}{_FOUND}"):
+            self._folder.make_folder(f"/{_TAPS}/{name}", exist_ok=True)
+            if self._folder.real_path(f"/{_TAPS}/{name}") != self._logs.parent / _TAPS / name:
+                raise OSError(errno.EXDEV, "leads out of its place")
+        self.found_folder.mkdir(mode=0o750, exist_ok=True)
 
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""

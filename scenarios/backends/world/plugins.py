@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
 from simkubelet.host import check_sandbox, python_path, sandboxed, tied_to_parent
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
@@ -59,6 +60,8 @@ _CREDENTIAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Variables of the user that no plugin or driver inherits: they name another cluster than the node's, or a secret."""
+_REGISTRY: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"
+"""Where the kubelet finds the sockets of plugins that do not call Register."""
 
 
 class SimPlugins:
@@ -138,7 +141,7 @@ class SimPlugins:
             raise InputError(f"plugin '{spec.name}' is on node '{node.name}' already; give each plugin its own name")
         if spec.tap:
             with _named_errors(spec):
-                node.make_tap_folder(spec.name)
+                node.make_tap_folders(spec.name)
         command = plugin_command(node, spec, self._replacements.get(spec.name), is_beside_foreign=self._has_foreign)
         # A task makes its socket with the rights of this process, in a folder that the other one may have replaced.
         spawn = spawn_task if spec.name in self._tasks and not self._has_foreign else self._spawn
@@ -150,10 +153,9 @@ class SimPlugins:
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
         own = node.directory.resolve()
-        of_plugin, of_kubelet = (
-            own / one.relative_to(node.directory) for one in (_socket_folder(node, spec), node.plugin_folder)
-        )
-        tap = Tap(of_plugin, of_kubelet, process.reported)
+        folders = (_socket_folder(node, spec), node.plugin_folder, node.found_tap_folder(spec.name), node.found_folder)
+        of_plugin, of_kubelet, *found = (own / one.relative_to(node.directory) for one in folders)
+        tap = Tap(of_plugin, of_kubelet, process.reported, (found[0], found[1]))
         self._taps[node.name, spec.name] = tap
         with _named_errors(spec):
             tap.start()
@@ -327,9 +329,10 @@ def plugin_command(
             added = GivenByPod(words, socket_folders=given.socket_folders)
             is_beside_others |= node.spec.runtime is Runtime.PROCESS or not has_sockets
         is_seen = is_beside_others or needs_view(node.spec, spec)
-        argv = _seen(node, argv, folder, added) if is_seen else tied_to_parent([*argv, *added.args])
+        argv = _seen(node, argv, _places(node, spec, added), added) if is_seen else tied_to_parent([*argv, *added.args])
     else:
-        argv = _seen(node, program, folder, given or GivenByPod(), has_own_network=spec.has_own_network)
+        given = given or GivenByPod()
+        argv = _seen(node, program, _places(node, spec, given), given, has_own_network=spec.has_own_network)
     takes_commands = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
     return PluginCommand(
@@ -356,15 +359,25 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
     return machine.environment() | driver_environment(DRIVER_ROOT)
 
 
+def _places(node: SimNode, spec: PluginSpec, given: GivenByPod) -> dict[str, Path]:
+    """What a plugin in a view sees as the kubelet's folders of sockets: those of its own where it has a tap."""
+    found = {_REGISTRY: node.found_tap_folder(spec.name)} if spec.tap else {}
+    return found | dict.fromkeys(given.socket_folders, _socket_folder(node, spec))
+
+
 def _seen(
-    node: SimNode, program: Sequence[str], folder: Path, given: GivenByPod, *, has_own_network: bool = False
+    node: SimNode,
+    program: Sequence[str],
+    places: Mapping[str, Path],
+    given: GivenByPod,
+    *,
+    has_own_network: bool = False,
 ) -> list[str]:
-    """The argv that runs a program in a view of the node; `folder` is shown as the kubelet's folder of sockets."""
+    """The argv that runs a program in a view of the node with these places of its own."""
     check_sandbox()
     # The processes are found by the mark.
     env = {name: value for name, value in given.env.items() if name != MARK}
-    view = node.view(dict.fromkeys(given.socket_folders, folder))
-    return sandboxed(program, view, given.args, env, has_own_network=has_own_network)
+    return sandboxed(program, node.view(places), given.args, env, has_own_network=has_own_network)
 
 
 def stub_options(name: str, serves: Serves) -> list[str]:

@@ -52,9 +52,19 @@ async def stub(*options: str) -> Subject:
         ),
         pytest.param(
             ["--registers", "found", "--whole-path"],
-            ["registration", "lists", "kubelet-restart/registers-again"],
-            {},
-            id="an endpoint by its absolute path",
+            [
+                "registration",
+                "lists/health",
+                "kubelet-restart/registers-again",
+                "allocation/init-container",
+                "limits/list-size",
+                "hostile-kubelet/unknown-device",
+                "resources/sockets",
+                "stream",
+            ],
+            # The kubelet asks a socket that it has found once, and the stub does not make it again.
+            {"stream/ends": Status.FAILED},
+            id="an endpoint by its absolute path, which the kubelet finds",
         ),
         pytest.param(
             ["--socket", "stub-{second}.sock"],

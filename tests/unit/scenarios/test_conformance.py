@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -303,7 +304,7 @@ async def test_plugin_that_is_silent_is_waited_for_as_long_as_the_error_says(
 
 
 async def test_resource_without_devices_counts_as_one_of_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = SimpleNamespace(refusal="", registrations=2, calls={}, options=())
+    view = SimpleNamespace(refusal="", registrations=2, calls={"Register": 2, "ListAndWatch": 2}, options=())
     world = SlowWorld(monkeypatch, view)
     for resource, healthy in (("example.com/b", ("b-0",)), ("example.com/a", ())):
         world.trace.append(PluginRegistered("node-1", resource, "x.sock"))
@@ -314,6 +315,16 @@ async def test_resource_without_devices_counts_as_one_of_the_plugin(monkeypatch:
 
     assert (found.resource, found.count) == ("example.com/b", 1)
     assert (found.settings["resources"], found.settings["streams"]) == (2, 4)
+    assert not found.is_found
+
+
+async def test_plugin_whose_calls_are_not_seen_gets_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SlowWorld(monkeypatch, SimpleNamespace(refusal="", registrations=1, calls={}, options=()))
+    world.trace.append(DevicesListed("node-1", "example.com/a", ("a-0",), ()))
+    monkeypatch.setattr("scenarios.conform.tested_plugin.SimBackend", lambda *args, **options: world)
+
+    with pytest.raises(HostError, match="neither in device-plugins nor in plugins_registry"):
+        await discovered(Subject(("./plugin",), Profile()), None)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +332,7 @@ async def test_resource_without_devices_counts_as_one_of_the_plugin(monkeypatch:
     [
         pytest.param({}, "", id="nothing"),
         pytest.param({"devices": 3}, "needs 3 devices; the plugin lists 2", id="devices"),
+        pytest.param({"registers": True}, "", id="Register"),
         pytest.param({"preStart": True}, "the plugin does not ask for PreStartContainer", id="PreStart"),
         pytest.param({"preferredAllocation": True}, "", id="option that is on"),
         pytest.param({"breakable": True}, "no profile says how a device breaks (break:)", id="break"),
@@ -351,6 +363,16 @@ def test_patterns_choose_checks(only: list[str], skip: list[str], left: list[str
             selected(CHECKS, only, skip)
     else:
         assert [check.id.partition("/")[2] for check in selected(CHECKS, only, skip)] == left
+
+
+def test_plugin_that_the_kubelet_finds_is_asked_for_no_register_call() -> None:
+    found = replace(subject(), is_found=True)
+
+    skipped = {check.id for check in CHECKS if "Register;" in found.reason_to_skip(check.spec.needs)}
+
+    ordered = {check.id for check in CHECKS if "rpc: Register" in check.path.read_text()}
+    assert {"registration/version", "hostile-kubelet/register-refused", "stream/opened-twice"} <= skipped
+    assert ordered <= skipped
 
 
 def test_check_that_does_not_apply_needs_no_other() -> None:

@@ -79,6 +79,27 @@ async def test_newest_of_two_plugins_on_one_name_is_the_one_that_the_kubelet_fin
     assert not between.mirror_of(first.socket).exists()
 
 
+async def test_plugin_whose_socket_the_kubelet_finds_is_tapped(folder: Path) -> None:
+    reports: list[Any] = []
+    of_kubelet, registry = folder / "k", folder / "registry"
+    of_kubelet.mkdir()
+    registry.mkdir()
+    tap = Tap(folder / "p", of_kubelet, reports.append, (folder / "found", registry))
+    tap.start()
+    plugin = ByteServer(folder / "found" / "p.sock")
+    await plugin.start()
+
+    await until((registry / "p.sock").exists)
+    async with channel(registry / "p.sock") as to:
+        await to.unary_unary(f"{PLUGIN}Allocate")(b"", wait_for_ready=True)
+
+    assert {"called": "Allocate", "devices": []} in reports
+    assert tap.plugin_sockets == ("p.sock",)
+    await plugin.stop()
+    await until(lambda: not (registry / "p.sock").exists())
+    await tap.close()
+
+
 async def test_connection_to_a_plugin_that_is_gone_is_refused(between: Between) -> None:
     plugin = await between.plugin()
     mirror = between.mirror_of(plugin.socket)
@@ -224,7 +245,7 @@ async def test_lost_events_are_made_up_for(between: Between) -> None:
     between.mirror_of(removed.socket).unlink()
     bound(between.of_plugin / "new.sock")
 
-    between.tap._sockets._handle(PathEvent(Mask.OVERFLOW, None))
+    between.tap._sockets[0]._handle(PathEvent(Mask.OVERFLOW, None))
 
     assert [path.name for path in between.of_kubelet.iterdir()] == ["new.sock"]
     assert [path.name for path in between.of_plugin.iterdir()] == ["new.sock"]
