@@ -35,6 +35,7 @@ from tools.build import inputs as build_inputs
 from tools.build import nvidia_plugin as build_nvidia_plugin
 from tools.build import nvidia_smi as fetch_nvidia_smi
 from tools.build import oracle as build_oracle
+from tools.build import rdma_plugin as build_rdma_plugin
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "virtualenv"
@@ -153,6 +154,12 @@ def name_nvidia_programs(session: nox.Session) -> None:
     session.env.update(zip(names, built_with_go(session, build_nvidia_plugin), strict=True))
 
 
+def name_nvidia_plugins(session: nox.Session) -> None:
+    """Build NVIDIA's own plugins and tools with Go, that of Mellanox included, and name them to the tests."""
+    name_nvidia_programs(session)
+    (session.env["SIMKUBELET_RDMA_PLUGIN"],) = built_with_go(session, build_rdma_plugin)
+
+
 def name_clients(session: nox.Session) -> None:
     """Build kubectl and clients with client-go, and name them to the tests."""
     names = ("SIMKUBELET_KUBECTL", "SIMKUBELET_INFORMER", "SIMKUBELET_PROTOBUF")
@@ -211,7 +218,7 @@ PARTS = {
     "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients and not dra_go and not nvidia_dra_go")),
     "smi": Part(("tests/smi",), name_nvidia_smi),
     "browser": Part(("tests/browser",), name_browser),
-    "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_programs),
+    "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_plugins),
     "clients": Part(("tests/e2e", "-m", "clients"), name_clients),
     "dra": Part(("tests/e2e", "-m", "dra_go"), name_dra_driver),
     "oracle": Part(("tests/oracle",), name_oracle),

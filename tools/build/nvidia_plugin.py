@@ -59,19 +59,20 @@ def build() -> Path:
     return PLUGIN.build(find_go(), CACHE)
 
 
+def sources() -> Path:
+    """Return the folder of the plugin's module; raises as `build`."""
+    found = json.loads(PLUGIN.run([find_go(), "mod", "download", "-json", "github.com/NVIDIA/k8s-device-plugin"]))
+    return Path(found["Dir"])
+
+
 def manifest() -> Path:
     """Return NVIDIA's manifest of the plugin's DaemonSet, a file of the module that is built; raises as `build`."""
-    return _deployments() / "static" / "nvidia-device-plugin.yml"
+    return sources() / "deployments" / "static" / "nvidia-device-plugin.yml"
 
 
 def chart() -> Path:
     """Return the folder of NVIDIA's Helm chart, which has the one that it depends on; raises as `build`."""
-    return _deployments() / "helm" / "nvidia-device-plugin"
-
-
-def _deployments() -> Path:
-    found = json.loads(PLUGIN.run([find_go(), "mod", "download", "-json", "github.com/NVIDIA/k8s-device-plugin"]))
-    return Path(found["Dir"], "deployments")
+    return sources() / "deployments" / "helm" / "nvidia-device-plugin"
 
 
 def main() -> int:

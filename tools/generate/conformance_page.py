@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scenarios.conform.checks import GROUPS, Check, all_checks
 from scenarios.conform.report import anchor
@@ -146,6 +146,8 @@ def known_lines() -> Iterator[str]:
     yield _fill(
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
         "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts. "
+        "Mellanox' plugin is v1.5.3, on a node with the files of an adapter; the kubelet finds its socket in "
+        "plugins_registry, so that checks of Register do not apply. "
         "Kubernetes' sample-device-plugin is that of 1.34.4, with `wait: 30s`, as it registers ten seconds after it "
         "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health. `gpushare` is "
         "run with `--health-check`, and `gpu-memory`, `gpushare` and `volcano` with the annotations of their "
@@ -156,34 +158,63 @@ def known_lines() -> Iterator[str]:
     yield "| plugin | check | verdict | why |"
     yield "| --- | --- | --- | --- |"
     for plugin, check, verdict, why in KNOWN:
-        yield f"| {plugin} | [{check}](#{anchor(check)}) | {verdict} | {why} |"
+        proof = PROOFS.get((plugin, check))
+        source = f": `{proof.file}:{proof.line}`" if proof else ""
+        yield f"| {plugin} | [{check}](#{anchor(check)}) | {verdict} | {why}{source} |"
     yield ""
 
 
+class Proof(NamedTuple):
+    """A line of a plugin's source, and what it says there."""
+
+    file: str
+    line: int
+    says: str
+
+
+NVIDIA: Final = "NVIDIA k8s-device-plugin"
+MELLANOX: Final = "Mellanox k8s-rdma-shared-dev-plugin"
+PROOFS: Final[Mapping[tuple[str, str], Proof]] = {
+    (NVIDIA, "health/recovers"): Proof("internal/plugin/server.go", 277, "no way to recover from the Unhealthy state"),
+    (NVIDIA, "health/survives-a-kubelet-restart"): Proof(
+        "cmd/nvidia-device-plugin/main.go", 276, "plugins, restartPlugins, err := startPlugins(c, o)"
+    ),
+    (NVIDIA, "health/survives-a-plugin-restart"): Proof("internal/rm/devices.go", 92, "dev.Health = pluginapi.Healthy"),
+    (NVIDIA, "stream/ends"): Proof("cmd/nvidia-device-plugin/main.go", 299, "event.Name == o.kubeletSocket"),
+    (NVIDIA, "instances/rolling-update"): Proof("internal/plugin/server.go", 169, "os.Remove(plugin.socket)"),
+    (MELLANOX, "allocation/unknown-device"): Proof("pkg/resources/server.go", 388, "ress[i].Devices = rs.deviceSpec"),
+    (MELLANOX, "stream/ends"): Proof("pkg/resources/server.go", 319, "return nil"),
+    (MELLANOX, "instances/rolling-update"): Proof("pkg/resources/server.go", 415, "os.Remove(rs.socketPath)"),
+}
+"""Plugin and check -> what shows that the verdict is right, in the version that the page names."""
 _ITS_OWN_START: Final = "it notices a new kubelet.sock, and nothing else"
 _HEALTHY_AT_ITS_START: Final = "for a new kubelet it discovers its GPUs again, and all are healthy"
 _NOT_ITS_DEVICES: Final = "its Allocate counts the ids and does not look at them"
+_NOT_ITS_IDS: Final = "its Allocate gives each container the same files, whatever the ids"
 _SERVED_ONCE: Final = "its Allocate marks the waiting pod as served, and finds none when it is asked again"
 _ONE_SOCKET: Final = "all its instances use one socket name, and the one that ends removes the socket"
 _ONE_SOCKET_AND_MANY_TRIES: Final = (
     f"{_ONE_SOCKET}; as it tries again and again, the kubelet takes the new one now and then"
 )
 KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
-    ("NVIDIA k8s-device-plugin", "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
+    (NVIDIA, "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
     (
-        "NVIDIA k8s-device-plugin",
+        NVIDIA,
         "health/survives-a-kubelet-restart",
         "failed",
         _HEALTHY_AT_ITS_START,
     ),
     (
-        "NVIDIA k8s-device-plugin",
+        NVIDIA,
         "health/survives-a-plugin-restart",
         "failed",
         "it hears of an XID only while it runs",
     ),
-    ("NVIDIA k8s-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
-    ("NVIDIA k8s-device-plugin", "instances/rolling-update", "failed", _ONE_SOCKET),
+    (NVIDIA, "stream/ends", "failed", _ITS_OWN_START),
+    (NVIDIA, "instances/rolling-update", "failed", _ONE_SOCKET),
+    (MELLANOX, "allocation/unknown-device", "warning", _NOT_ITS_IDS),
+    (MELLANOX, "stream/ends", "failed", "its ListAndWatch returns, and its socket is not made again"),
+    (MELLANOX, "instances/rolling-update", "failed", _ONE_SOCKET),
     ("Kubernetes sample-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
     ("`generic`", "instances/rolling-update", "failed", _ONE_SOCKET),
     ("`iluvatar`", "stream/ends", "failed", _ITS_OWN_START),
