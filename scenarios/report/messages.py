@@ -14,6 +14,7 @@ from simkubelet.model.events import (
     DevicesListed,
     DriverConnected,
     DriverDisconnected,
+    DriverReconnected,
     EventRecorded,
     KubeletCrashed,
     KubeletStarted,
@@ -136,6 +137,7 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     RegistrationRefused: "Register {resource} at {endpoint}: refused: {message}",
     PluginDisconnected: "ListAndWatch of {resource} ended",
     DriverConnected: "the kubelet is connected to the driver {driver} at {endpoint}",
+    DriverReconnected: "the kubelet is connected again to the driver {driver} at {endpoint}, not registered anew",
     DriverDisconnected: "the kubelet is not connected to the driver {driver} at {endpoint} any more",
     DevicesListed: "ListAndWatch {resource}: {healthy} healthy, {unhealthy} unhealthy",
     DevicesAllocated: "{devices} of {resource} for container {container} of {pod}",
@@ -269,7 +271,7 @@ def ends(event: Event, plugin_of: Callable[[str, str], str]) -> tuple[Lane, Lane
             return API_SERVER, pod(event.pod)
         case KubeletStarted() | KubeletStopped() | KubeletCrashed() | PluginSocketFound():
             return kubelet(event.node), kubelet(event.node)
-        case DriverConnected() | DriverDisconnected():
+        case DriverConnected() | DriverReconnected() | DriverDisconnected():
             return kubelet(event.node), kubelet(event.node)
         case NodeRebooted() | CheckpointChanged() | DiskFilled() | DiskFreed():
             return FAULTS, kubelet(event.node)

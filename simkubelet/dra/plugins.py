@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -32,7 +33,15 @@ from .error_texts import error_texts
 from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
-__all__ = ["DriverPlugin", "DriverPlugins", "OnConnection", "WatchHealth", "driver_authority", "nobody_asks"]
+__all__ = [
+    "Connection",
+    "DriverPlugin",
+    "DriverPlugins",
+    "OnConnection",
+    "WatchHealth",
+    "driver_authority",
+    "nobody_asks",
+]
 
 M = TypeVar("M", bound=Message)
 
@@ -93,6 +102,7 @@ class DriverPlugin:
         endpoint: path of its socket.
         service: which of `SERVICES` it is called by.
         hangs: whether its connection does, and with it all calls for ever.
+        was_reached: whether there was a connection since its registration.
     """
 
     def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel, clock: Clock) -> None:
@@ -100,6 +110,7 @@ class DriverPlugin:
         self.endpoint = endpoint
         self.service = service
         self.hangs = False
+        self.was_reached = False
         self._channel = channel
         self._clock = clock
         self._calls = 0
@@ -193,11 +204,20 @@ def driver_authority(endpoint: str, release: Version) -> str:
     return path_authority(endpoint, release) if _DIALS_BY_PATH.at(release) else "localhost"
 
 
-OnConnection = Callable[[str, str, bool], None]
-"""Gets a driver and the endpoint of a plugin of it, and whether the kubelet is connected to that now."""
+class Connection(Enum):
+    """What became of the connection to a registered plugin."""
+
+    MADE = auto()
+    """For the first time since the plugin has registered."""
+    MADE_AGAIN = auto()
+    ENDED = auto()
 
 
-def nobody_asks(driver: str, endpoint: str, is_connected: bool) -> None:
+OnConnection = Callable[[str, str, Connection], None]
+"""Gets a driver, the endpoint of a plugin of it, and what became of the connection to that."""
+
+
+def nobody_asks(driver: str, endpoint: str, connection: Connection) -> None:
     """What gets the connections of a manager alone."""
 
 
@@ -302,7 +322,7 @@ class DriverPlugins:
         plugin = DriverPlugin(name, endpoint, self._service(versions), channel, self._clock)
         self._plugins.setdefault(name, []).append(plugin)
         if not self._watches_connections:
-            self._on_connection(name, endpoint, True)
+            self._on_connection(name, endpoint, Connection.MADE)
             self._sync(name)
             return None
         connect = partial(plugin.keep_connected, lambda: self._changed(plugin))
@@ -336,7 +356,7 @@ class DriverPlugins:
         self._plugins[name].remove(plugin)
         self._sync(name)
         if plugin.is_connected or not self._watches_connections:
-            self._on_connection(name, plugin.endpoint, False)
+            self._on_connection(name, plugin.endpoint, Connection.ENDED)
         if self._watches_connections:
             await self._end(plugin)
         else:
@@ -363,7 +383,11 @@ class DriverPlugins:
         return next(version for version in versions if version in ours)
 
     def _changed(self, plugin: DriverPlugin) -> None:
-        self._on_connection(plugin.driver, plugin.endpoint, plugin.is_connected)
+        connection = Connection.ENDED
+        if plugin.is_connected:
+            connection = Connection.MADE_AGAIN if plugin.was_reached else Connection.MADE
+            plugin.was_reached = True
+        self._on_connection(plugin.driver, plugin.endpoint, connection)
         self._sync(plugin.driver)
 
     def _sync(self, driver: str) -> None:

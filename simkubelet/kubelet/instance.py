@@ -28,10 +28,11 @@ from ..devices.pod_devices import DeviceID
 from ..dra.claim_info import ClaimInfo
 from ..dra.container_claims import DynamicDevice
 from ..dra.manager import DraManager
+from ..dra.plugins import Connection
 from ..dra.slice_wipes import SliceWipes
 from ..model.config import KubeletConfig
 from ..model.errors import HostError, KubeletPanicError
-from ..model.events import DriverConnected, DriverDisconnected, PluginSocketFound
+from ..model.events import DriverConnected, DriverDisconnected, DriverReconnected, PluginSocketFound
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS
@@ -53,6 +54,11 @@ __all__ = ["CONTAINER_LOGS", "KubeletInstance"]
 CONTAINER_LOGS: Final = "logs/pods"
 """Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
 _COLLECTION_S: Final = 60.0
+_DRIVER_EVENTS: Final[Mapping[Connection, type[DriverConnected | DriverReconnected | DriverDisconnected]]] = {
+    Connection.MADE: DriverConnected,
+    Connection.MADE_AGAIN: DriverReconnected,
+    Connection.ENDED: DriverDisconnected,
+}
 
 
 class KubeletInstance:
@@ -124,10 +130,9 @@ class KubeletInstance:
             on_connection=self._note_driver,
         )
 
-    def _note_driver(self, driver: str, endpoint: str, is_connected: bool) -> None:
-        event = DriverConnected if is_connected else DriverDisconnected
+    def _note_driver(self, driver: str, endpoint: str, connection: Connection) -> None:
         # Drivers have a folder each, in which the socket has the same name.
-        self._context.observe(event(self._node, driver, "/".join(PurePath(endpoint).parts[-2:])))
+        self._context.observe(_DRIVER_EVENTS[connection](self._node, driver, "/".join(PurePath(endpoint).parts[-2:])))
 
     async def serve(self) -> None:
         """Serve plugins and monitoring agents.

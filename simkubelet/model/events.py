@@ -18,6 +18,7 @@ __all__ = [
     "DevicesListed",
     "DriverConnected",
     "DriverDisconnected",
+    "DriverReconnected",
     "EventRecorded",
     "KubeletCrashed",
     "KubeletStarted",
@@ -110,9 +111,22 @@ class PluginDisconnected:
 
 @dataclass(frozen=True, slots=True)
 class DriverConnected:
-    """The kubelet is connected to a plugin of a DRA driver, so that claims can be prepared."""
+    """The kubelet is connected to a plugin of a DRA driver that has registered, so that claims can be prepared."""
 
     kind: ClassVar[str] = "driver-connected"
+    node: str
+    driver: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReconnected:
+    """The kubelet is connected again to a plugin of a DRA driver, by an earlier registration.
+
+    A driver that was started again may listen before the kubelet has seen its new registration.
+    """
+
+    kind: ClassVar[str] = "driver-reconnected"
     node: str
     driver: str
     endpoint: str
@@ -245,6 +259,7 @@ NodeEvent = (
     | RegistrationRefused
     | PluginDisconnected
     | DriverConnected
+    | DriverReconnected
     | DriverDisconnected
     | DevicesListed
     | DevicesAllocated

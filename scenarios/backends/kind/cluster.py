@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,27 +22,28 @@ from ..world.folders import new_folder
 from .backend import KindBackend
 from .docker import output_of
 from .image import ImageSource, PluginImage, image_source
+from .kubelets import wordy
 from .members import KindMembers
 from .node import KindNode
 
 _CREATE_WITHIN_S: Final = 400.0
 
-# A kubelet logs lists of devices at level 2, and publishes every ten seconds by default. With one control
-# plane nobody else can lead; after a reboot its controllers would wait until their own old leases are over.
-_CONFIG: Final = """\
+# A kubelet publishes every ten seconds by default. With one control plane nobody else can lead; after a reboot its
+# controllers would wait until their own old leases are over.
+_CONFIG: Final = f"""\
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 kubeadmConfigPatches:
   - |
     kind: KubeletConfiguration
     apiVersion: kubelet.config.k8s.io/v1beta1
-    logging: {verbosity: 2}
+    logging: {json.dumps(wordy({}))}
     nodeStatusUpdateFrequency: 1s
   - |
     kind: ClusterConfiguration
     apiVersion: kubeadm.k8s.io/v1beta3
-    controllerManager: {extraArgs: {leader-elect: "false"}}
-    scheduler: {extraArgs: {leader-elect: "false"}}
+    controllerManager: {{extraArgs: {{leader-elect: "false"}}}}
+    scheduler: {{extraArgs: {{leader-elect: "false"}}}}
 nodes:
   - role: control-plane
 """

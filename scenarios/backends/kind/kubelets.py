@@ -46,6 +46,8 @@ from .state import ClusterState
 _CHECKPOINT: Final = f"{PLUGIN_FOLDER}/kubelet_internal_checkpoint"
 _VERBOSITY: Final = 2
 """At which a kubelet logs registrations and lists. Source: devicemanager/manager.go, plugin/v1beta1/server.go."""
+_OF_DRIVERS: Final[Mapping[str, Any]] = {"filePattern": "dra_plugin_manager", "verbosity": 3}
+"""At which it logs registrations of DRA drivers. Source: cm/dra/plugin/dra_plugin_manager.go, ``add``."""
 _FILE: Final = "/var/lib/kubelet/config.yaml"
 _ORIGINAL: Final = f"{_FILE}.simkubelet"
 _KEEP: Final = f"[ -e {_ORIGINAL} ] || {{ cp -p {_FILE} {_ORIGINAL}.new && mv {_ORIGINAL}.new {_ORIGINAL}; }}"
@@ -200,10 +202,22 @@ async def take_back(node: KindNode) -> bool:
     return bool((await node.run("sh", "-c", f"{REMOVE_BAD_CLAIMS}; {TAKE_BACK}")).strip())
 
 
+def wordy(logging: Mapping[str, Any]) -> dict[str, Any]:
+    """A ``LoggingConfiguration`` that says enough, as quiet as it may be.
+
+    Only the format ``text`` has verbosities of files, and with them the others are as they were.
+    """
+    verbosity = max(logging.get("verbosity", 0), _VERBOSITY)
+    files = logging.get("vmodule") or []
+    if verbosity >= _OF_DRIVERS["verbosity"] or (logging.get("format") or "text") != "text" or _OF_DRIVERS in files:
+        return {**logging, "verbosity": verbosity}
+    return {**logging, "verbosity": verbosity, "vmodule": [_OF_DRIVERS, *files]}
+
+
 def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:
     """A ``KubeletConfiguration`` with what a story says of the node, and a log that says enough."""
-    topology, logging = spec.topology, settings.get("logging") or {}
-    changed = {**settings, "logging": {**logging, "verbosity": max(logging.get("verbosity", 0), _VERBOSITY)}}
+    topology = spec.topology
+    changed = {**settings, "logging": wordy(settings.get("logging") or {})}
     if topology == TopologySpec() and not spec.feature_gates:
         return changed
     return {

@@ -17,7 +17,13 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from simkubelet.model.errors import HostError, InputError, PluginError
-from simkubelet.model.events import DevicesListed, DriverConnected, DriverDisconnected, PluginRegistered
+from simkubelet.model.events import (
+    DevicesListed,
+    DriverConnected,
+    DriverDisconnected,
+    DriverReconnected,
+    PluginRegistered,
+)
 
 from ...story.specs import PluginSpec
 from ...story.stub_spec import Serves
@@ -63,6 +69,8 @@ _LISTED: Final = re.compile(
 """Source of both: devicemanager/plugin/v1beta1/handler.go and manager.go (kubernetes v1.34.4), at level 2."""
 _CONNECTION: Final = re.compile(r'"Connection changed".* driverName="([^"]*)" endpoint="([^"]*)" connected=(\w+)')
 """Source: cm/dra/plugin/dra_plugin_manager.go, ``HandleConn`` (kubernetes v1.34.4), at level 2."""
+_DRIVER: Final = re.compile(r'"(Registered|Unregistered) DRA plugin".* driverName="[^"]*" endpoint="([^"]*)"')
+"""Source: the same, ``add``, ``remove``, at level 3."""
 _TAKES_WITHIN_S: Final = 30.0
 
 
@@ -85,6 +93,10 @@ class KindPlugins:
         self._trace = trace
         self._on_nodes: dict[tuple[str, str], PluginOnNode] = {}
         self._counting: set[asyncio.Task[None]] = set()
+        self._new: set[tuple[str, str]] = set()
+        """Nodes and endpoints of drivers that the kubelet has not been connected to since they have registered."""
+        self._ours: set[tuple[str, str]] = set()
+        """Those of the story's drivers."""
         self._connected: set[tuple[str, str]] = set()
 
     @property
@@ -208,7 +220,7 @@ class KindPlugins:
         self._on_nodes[node, plugin].seen_report(report)
 
     def seen_journal(self, node: str, line: str) -> None:
-        """Take a line of a kubelet's log: a registration, or a list of devices that has come."""
+        """Take a line of a kubelet's log: a registration, a connection, or a list of devices that has come."""
         if found := _CONNECTED.search(line):
             self._seen_registration(node, found.group(1))
         elif found := _LISTED.search(line):
@@ -216,19 +228,27 @@ class KindPlugins:
             # The log has numbers, not names.
             ids = tuple(f"#{number}" for number in range(total))
             self._trace.append(DevicesListed(node, found.group(1), ids[:healthy], ids[healthy:]))
+        elif found := _DRIVER.search(line):
+            (self._new.add if found.group(1) == "Registered" else self._new.discard)((node, _endpoint(found.group(2))))
         elif found := _CONNECTION.search(line):
-            # Drivers have a folder each, in which the socket has the same name.
-            driver, endpoint = found.group(1), "/".join(PurePosixPath(found.group(2)).parts[-2:])
-            if found.group(3) == "true":
-                task = asyncio.create_task(self._seen_connection(node, driver, endpoint))
-                self._counting.add(task)
-                task.add_done_callback(self._counting.discard)
-            elif (node, endpoint) in self._connected:
-                self._connected.discard((node, endpoint))
-                self._trace.append(DriverDisconnected(node, driver, endpoint))
+            self._seen_connection(node, found.group(1), _endpoint(found.group(2)), found.group(3) == "true")
 
-    async def _seen_connection(self, node: str, driver: str, endpoint: str) -> None:
-        """Count the kubelet's connection to a driver for the plugin that listens there; the log does not name it.
+    def _seen_connection(self, node: str, driver: str, endpoint: str, is_connected: bool) -> None:
+        place = node, endpoint
+        if is_connected and place in self._new:
+            self._new.discard(place)
+            task = asyncio.create_task(self._count_driver(node, driver, endpoint))
+            self._counting.add(task)
+            task.add_done_callback(self._counting.discard)
+        elif is_connected and place in self._ours:
+            self._connected.add(place)
+            self._trace.append(DriverReconnected(node, driver, endpoint))
+        elif not is_connected and place in self._connected:
+            self._connected.discard(place)
+            self._trace.append(DriverDisconnected(node, driver, endpoint))
+
+    async def _count_driver(self, node: str, driver: str, endpoint: str) -> None:
+        """Count a driver's registration for the plugin that listens there; the log does not name it.
 
         Drivers of others do not concern the story.
         """
@@ -240,6 +260,7 @@ class KindPlugins:
             for mark in marks:
                 here[mark].registrations += 1
             if marks:
+                self._ours.add((node, endpoint))
                 self._connected.add((node, endpoint))
                 self._trace.append(DriverConnected(node, driver, endpoint))
 
@@ -317,3 +338,8 @@ class KindPlugins:
     async def _label(self, one: PluginOnNode, is_on: bool) -> None:
         labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}
         await self._api.call("PATCH", f"nodes/{one.node.container}", {"metadata": {"labels": labels}})
+
+
+def _endpoint(path: str) -> str:
+    """A driver's endpoint as events have it: drivers have a folder each, in which the socket has the same name."""
+    return "/".join(PurePosixPath(path).parts[-2:])

@@ -174,7 +174,7 @@ class SimPlugins:
         return [group.create_task(process.run()) for process in self._processes.values()]
 
     def registered(self, event: PluginRegistered | DriverConnected) -> None:
-        """Count a registration, or a connection to a driver, for who listens on its socket; a stub reports its own."""
+        """Count a registration, known of a driver by its connection, for who listens there; a stub reports its own."""
         for process in self._owners(event):
             process.registrations += 1
 

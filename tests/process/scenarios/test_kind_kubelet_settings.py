@@ -14,7 +14,8 @@ from scenarios.backends.kind.node import KindNode
 from scenarios.story.specs import NodeSpec, TopologySpec
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
-_SETTINGS = "kind: KubeletConfiguration\nlogging: {verbosity: 2}\nfeatureGates: {A: true}\n"
+_LOGGING = "{verbosity: 2, vmodule: [{filePattern: dra_plugin_manager, verbosity: 3}]}"
+_SETTINGS = f"kind: KubeletConfiguration\nlogging: {_LOGGING}\nfeatureGates: {{A: true}}\n"
 _PLAIN = NodeSpec(name="node-1")
 _ALIGNED = NodeSpec.model_validate(
     {
@@ -67,14 +68,21 @@ async def test_a_story_without_settings_leaves_the_kubelet_alone(node: Node) -> 
     assert node.settings == yaml.safe_load(_SETTINGS)
 
 
-async def test_kubelet_logs_more_during_the_story(node: Node) -> None:
-    quiet = "kind: KubeletConfiguration\nlogging: {format: json}\n"
+@pytest.mark.parametrize(
+    ("logging", "logs"),
+    [
+        pytest.param("{format: json}", {"format": "json", "verbosity": 2}, id="json"),
+        pytest.param("{verbosity: 1}", yaml.safe_load(_LOGGING), id="text"),
+    ],
+)
+async def test_kubelet_logs_more_during_the_story(node: Node, logging: str, logs: Any) -> None:
+    quiet = f"kind: KubeletConfiguration\nlogging: {logging}\n"
     (node.root / "var/lib/kubelet/config.yaml").write_text(quiet)
 
     await set_up(node, _PLAIN, has_cri_tap=False)
 
     assert node.told == ["stop", "start until it serves"]
-    assert node.settings["logging"] == {"format": "json", "verbosity": 2}
+    assert node.settings["logging"] == logs
     assert await take_back(node)
     assert node.settings == yaml.safe_load(quiet)
 
@@ -111,10 +119,10 @@ async def test_settings_that_a_killed_run_left_are_not_taken_for_the_clusters(no
 
 
 def test_the_configuration_can_be_given_to_a_kubelet() -> None:
-    changed = json.loads(json.dumps(changed_settings({"logging": {"verbosity": 2}}, _ALIGNED)))
+    changed = json.loads(json.dumps(changed_settings({"logging": {"verbosity": 3}}, _ALIGNED)))
 
     assert changed == {
-        "logging": {"verbosity": 2},
+        "logging": {"verbosity": 3},
         "topologyManagerPolicy": "restricted",
         "topologyManagerScope": "pod",
         "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},

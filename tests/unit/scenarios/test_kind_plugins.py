@@ -18,7 +18,13 @@ from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
 from scenarios.trace.events import PluginExited, PluginStarted
 from scenarios.trace.snapshot import PluginState, PluginView, Rpc
 from scenarios.trace.trace import Trace
-from simkubelet.model.events import DevicesListed, DriverConnected, DriverDisconnected, PluginRegistered
+from simkubelet.model.events import (
+    DevicesListed,
+    DriverConnected,
+    DriverDisconnected,
+    DriverReconnected,
+    PluginRegistered,
+)
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _RUNNING: dict[str, Any] = {"running": {}}
@@ -207,28 +213,41 @@ async def test_a_resource_that_nobody_is_known_to_serve_is_the_unknown_programs(
     assert counts == {"nvidia": resource == "nvidia.com/gpu", "mine": resource != "nvidia.com/gpu", "gpu": 0}
 
 
-async def test_connection_to_a_driver_counts_for_who_listens_there(trace: Trace, api: SilentApi) -> None:
-    class Node(SilentNode):
-        async def ask(self, do: str, **given: Any) -> Any:
-            await super().ask(do, **given)
-            if do != "listeners":
-                return 1
-            return [
-                mark for mark in given["marks"] if given["socket"].endswith("dra-new.sock") and mark.endswith("new")
-            ]
+class NodeWithDriver(SilentNode):
+    """The plugin `new` listens on the socket ``dra-new.sock``."""
 
-    node = Node()
+    async def ask(self, do: str, **given: Any) -> Any:
+        await super().ask(do, **given)
+        if do != "listeners":
+            return 1
+        return [mark for mark in given["marks"] if given["socket"].endswith("dra-new.sock") and mark.endswith("new")]
+
+
+def of_driver(name: str, said: str, rest: str) -> str:
+    """A line of the log about an instance of a driver's plugin."""
+    endpoint = f'endpoint="/var/lib/kubelet/plugins/dra.example.com/dra-{name}.sock"'
+    about = f'logger="DRA registration handler" driverName="dra.example.com" {endpoint}'
+    return f'I1127 06:32:18.8 7 dra_plugin_manager.go:138] "{said}" {about} {rest}'
+
+
+REGISTERED = ("Registered DRA plugin", 'chosenService="v1.DRAPlugin" numPlugins=1')
+UNREGISTERED = ("Unregistered DRA plugin", "numPlugins=0")
+CONNECTED = ("Connection changed", "connected=true")
+DISCONNECTED = ("Connection changed", "connected=false")
+
+
+async def test_registration_of_a_driver_counts_for_who_listens_there(trace: Trace, api: SilentApi) -> None:
+    node = NodeWithDriver()
     specs = tuple(PluginSpec(name=name, command=("x",)) for name in ("old", "new"))
     program = Program(("/x",), frozenset())
     plugins = await started(trace, api, specs, {"old": program, "new": program}, node)
-    said = '"Connection changed" logger="DRA registration handler" driverName="dra.example.com" '
 
-    for is_connected, names in ((True, ["new", "another"]), (False, ["another", "new"])):
-        for name in names:
-            endpoint = f'endpoint="/var/lib/kubelet/plugins/dra.example.com/dra-{name}.sock"'
-            state = "true" if is_connected else "false"
-            plugins.seen_journal("node-1", f"I1127 06:32:18.8 7 manager.go:138] {said}{endpoint} connected={state}")
-        await trace.longer_than(0 if is_connected else 1)
+    for said in (REGISTERED, CONNECTED):
+        for name in ("new", "another"):
+            plugins.seen_journal("node-1", of_driver(name, *said))
+    await trace.longer_than(0)
+    for name in ("another", "new"):
+        plugins.seen_journal("node-1", of_driver(name, *DISCONNECTED))
 
     assert {one.name: one.registrations for one in plugins.views} == {"old": 0, "new": 1}
     (connected,), (disconnected,) = trace.of(DriverConnected), trace.of(DriverDisconnected)
@@ -236,6 +255,31 @@ async def test_connection_to_a_driver_counts_for_who_listens_there(trace: Trace,
     assert disconnected.endpoint == connected.endpoint
     mounts = {one["mountPath"] for one in api.made[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}
     assert mounts >= {"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/run/cdi"}
+
+
+async def test_connection_that_the_kubelet_makes_again_is_no_registration(trace: Trace, api: SilentApi) -> None:
+    program = Program(("/x",), frozenset())
+    plugins = await started(trace, api, (PluginSpec(name="new", command=("x",)),), {"new": program}, NodeWithDriver())
+
+    def say(*lines: tuple[str, str]) -> None:
+        for said in lines:
+            plugins.seen_journal("node-1", of_driver("new", *said))
+
+    say(REGISTERED, CONNECTED)
+    await trace.longer_than(0)
+    say(DISCONNECTED, CONNECTED)
+    assert view(plugins, "new").registrations == 1
+    say(UNREGISTERED, DISCONNECTED, REGISTERED, CONNECTED)
+    await trace.longer_than(4)
+
+    assert view(plugins, "new").registrations == 2
+    assert [type(entry.event) for entry in trace] == [
+        DriverConnected,
+        DriverDisconnected,
+        DriverReconnected,
+        DriverDisconnected,
+        DriverConnected,
+    ]
 
 
 async def test_program_in_place_of_a_bundled_plugin_serves_the_same(trace: Trace, api: SilentApi) -> None:

@@ -20,6 +20,9 @@ from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
     DevicesAllocated,
+    DriverConnected,
+    DriverDisconnected,
+    DriverReconnected,
     EventRecorded,
     NodeStatusUpdated,
     PodRemoved,
@@ -121,6 +124,15 @@ def test_what_a_plugin_answered_is_no_difference(story: Document) -> None:
     second = trace(step(1), replace(allocated, response={"envs": {"GPU": "gpu-1"}}), step(2))
 
     assert not differ(story, first, second)
+
+
+def test_the_registrations_of_a_driver_count_and_not_its_connections(story: Document) -> None:
+    driver = ("node-1", "dra.example.com", "dra.example.com/dra.sock")
+    connected, again, ended = DriverConnected(*driver), DriverReconnected(*driver), DriverDisconnected(*driver)
+    restarted = trace(connected, ended, connected, step(1))
+
+    assert not differ(story, trace(connected, ended, again, ended, connected, step(1)), restarted)
+    assert differ(story, trace(connected, ended, again, step(1)), restarted)
 
 
 def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document) -> None:

@@ -20,6 +20,7 @@ from simkubelet.node_tree import POD_RESOURCES as POD_RESOURCES_FOLDER
 from tests.support.claim_node import CLAIMS, ENDPOINT, REGISTRATION, SLICES, ClaimNode, claim_node
 from tests.support.dra_node import DRIVER
 from tests.support.grpc_peers import POD_RESOURCES, calls
+from tests.support.patience import until
 
 
 @pytest.fixture
@@ -233,6 +234,23 @@ async def test_connection_to_each_instance_of_a_driver_is_an_event(world: ClaimN
     assert [event.endpoint for event in world.node.of("driver-connected")] == ["drv/dra.sock", "drv/dra-new.sock"]
     assert [event.endpoint for event in world.node.of("driver-disconnected")] == ["drv/dra.sock"]
     assert world.is_connected
+
+
+async def test_connection_that_the_kubelet_makes_again_is_no_registration(world: ClaimNode) -> None:
+    def connections() -> list[str]:
+        return [event.kind for event in world.node.events if event.kind.startswith("driver-")]
+
+    # A driver that was started again listens before the kubelet has compared the sockets of registrations.
+    await world.driver.end(ENDPOINT)
+    await world.driver.serve(ENDPOINT, ["v1"])
+    await until(lambda: len(connections()) == 3)
+    assert connections() == ["driver-connected", "driver-disconnected", "driver-reconnected"]
+
+    await world.driver.end(REGISTRATION)
+    world.announce(REGISTRATION, str(world.root / ENDPOINT))
+    await world.pass_until(lambda: len(world.node.of("driver-connected")) == 2)
+
+    assert connections()[3:] == ["driver-disconnected", "driver-connected"]
 
 
 async def test_driver_names_its_endpoint_by_a_path_of_the_node(bare: ClaimNode) -> None:
