@@ -27,6 +27,8 @@ from ..story.model import Step
 from ..story.part import format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 
+TOO_BUSY: Final = "the machine was too busy meanwhile to say why"
+"""In the reason of a story that is UNKNOWN because the machine was."""
 _NOTABLY_LONGER: Final = 1.2
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
@@ -208,7 +210,7 @@ class _Run:
 
 
 def _starved(unmet: UnmetError) -> HostError:
-    return HostError(f"{unmet}; the machine was too busy meanwhile to say why: play fewer stories at a time, with -n")
+    return HostError(f"{unmet}; {TOO_BUSY}: play fewer stories at a time, with -n")
 
 
 def _waited(real_s: float, within_s: float) -> str:

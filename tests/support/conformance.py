@@ -11,41 +11,36 @@ from scenarios.conform.checks import Check, all_checks, selected, with_needed
 from scenarios.conform.conform import Result, Status, conform
 from scenarios.conform.profile import Profile
 from scenarios.conform.tested_plugin import Subject, discovered
+from scenarios.play.runner import TOO_BUSY
 from tools.generate.conformance_page import KNOWN
 
 EVERY_CHECK: Final = os.environ.get("SIMKUBELET_EVERY_CHECK") == "1"
 """Play all checks where a test otherwise plays those that tell most for their time; takes half an hour."""
-_TRIES: Final = 10
 _GOOD: Final = (Status.PASSED, Status.SKIPPED)
+_MORE_TIMES: Final = 5
 
 
 async def statuses(subject: Subject, checks: Sequence[Check], folder: Path | None = None) -> dict[str, Status]:
     """Check -> its status; of checks and of those that they need.
 
-    What a busy machine did not let finish is played again, one at a time, and with it what was skipped for it.
+    A check that the machine was too busy for has said nothing about the plugin: it is played again, one at a time, and
+    so are those that were skipped for it.
     """
-    found = await _statuses(subject, checks, None, folder)
-    for _ in range(_TRIES):
-        unknown = {check for check, status in found.items() if status is Status.UNKNOWN}
-        again = {
-            check.id
-            for check in all_checks()
-            if check.id in found
-            and (check.id in unknown or unknown & with_needed(all_checks(), check.spec.needs.passed))
-        }
-        if not again:
+    results: dict[str, Result] = {}
+
+    async def play(ids: Sequence[str], count: int | None) -> None:
+        wanted = with_needed(all_checks(), ids)
+        chosen = [check for check in all_checks() if check.id in wanted]
+        await conform(subject, chosen, count, folder, lambda result: results.update({result.check.id: result}))
+
+    await play([check.id for check in checks], None)
+    for _ in range(_MORE_TIMES):
+        unsaid = {name for name, result in results.items() if TOO_BUSY in result.verdict.reason}
+        unsaid |= {name for name, result in results.items() if result.cause in unsaid}
+        if not unsaid:
             break
-        found |= await _statuses(subject, [check for check in all_checks() if check.id in again], 1, folder)
-    return found
-
-
-async def _statuses(
-    subject: Subject, checks: Sequence[Check], count: int | None, folder: Path | None
-) -> dict[str, Status]:
-    results: list[Result] = []
-    wanted = with_needed(all_checks(), [check.id for check in checks])
-    await conform(subject, [check for check in all_checks() if check.id in wanted], count, folder, results.append)
-    return {result.check.id: result.status for result in results}
+        await play(sorted(unsaid), 1)
+    return {name: result.status for name, result in results.items()}
 
 
 async def verdicts(
