@@ -30,6 +30,7 @@ __all__ = ["JSON_TYPE", "Events", "Form", "View", "encoded", "encoded_status", "
 JSON_TYPE: Final = "application/json"
 _ACCEPTED: Final = ("application/json", "application/yaml", PROTOBUF)
 _ANY: Final = ("*/*", "application/*", JSON_TYPE)
+_KNOWN: Final = frozenset((*_ANY, *_ACCEPTED))
 _META: Final = "meta.k8s.io"
 _TABLE: Final = "Table"
 _PARTIAL: Final = "PartialObjectMetadata"
@@ -62,7 +63,7 @@ def form_asked(accept: str, served: Iterable[Form], *, with_protobuf: bool = Fal
         if with_protobuf and media_type == PROTOBUF and form.kind != _TABLE and (form == Form() or form in served):
             return replace(form, media_type=PROTOBUF)
     accepted = ", ".join(_ACCEPTED)
-    if not any(media_type in (*_ANY, *_ACCEPTED) for media_type, _ in ranges):
+    if not ranges:
         message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
         raise StatusError(406, "NotAcceptable", message, {})
     raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
@@ -84,10 +85,15 @@ def encoded_status(accept: str, status: JSON, *, pretty: bool = False) -> tuple[
 
 
 def _media_ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    for media_range in accept.split(","):
-        media_type, *parameters = (part.strip() for part in media_range.split(";"))
-        pairs = (parameter.partition("=") for parameter in parameters)
-        yield media_type, {name: value for name, _, value in pairs}
+    """The media types of a header that we know, with their parameters; each once.
+
+    A header of a mebibyte, which a client without a token may send, too, has half a million others.
+    """
+    for media_range in dict.fromkeys(accept.split(",")):
+        media_type, _, parameters = media_range.partition(";")
+        if (media_type := media_type.strip()) in _KNOWN:
+            pairs = (parameter.strip().partition("=") for parameter in parameters.split(";"))
+            yield media_type, {name: value for name, _, value in pairs}
 
 
 _OF_OBJECTS: Final = tuple(Form(kind, _META, version) for kind in (_TABLE, _PARTIAL) for version in ("v1", "v1beta1"))
