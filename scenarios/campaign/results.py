@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -32,6 +33,17 @@ CREATE TABLE IF NOT EXISTS findings (
   signature TEXT PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL, steps INTEGER NOT NULL,
   is_repeated INTEGER NOT NULL);
 """
+_STRANGE_STORY: Final = """
+SELECT 1 FROM stories WHERE NOT (
+  number >= 0 AND outcome IN ('passed', 'failed', 'ended', 'unknown') AND typeof(reason) = 'text'
+  AND typeof(signature) = 'text' AND typeof(steps) = 'integer' AND steps BETWEEN 0 AND 10000
+  AND typeof(duration_s) = 'real' AND duration_s BETWEEN 0 AND 1e9
+  AND typeof(played_at) = 'real' AND played_at BETWEEN 0 AND 1e11) LIMIT 1
+"""
+_FINDINGS: Final = "SELECT typeof(signature), typeof(text), typeof(steps), typeof(is_repeated), name FROM findings"
+_TYPES: Final = ("text", "text", "integer", "integer")
+_FILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+"""Of a finding: its story is written to a file of this name."""
 _MINUTE_S: Final = 60
 
 
@@ -122,12 +134,18 @@ class Results:
 
     def _prepare(self, seed: int | None, default_seed: int) -> int:
         # All that may refuse the file comes before the first change of it.
-        names = self._names()
-        if names - {"campaign", "stories", "findings"} or (names and "campaign" not in names):
+        # The file may be of somebody else: nothing in it is run, and what is read is of the form that is written.
+        self._database.execute("PRAGMA trusted_schema = OFF")
+        self._database.text_factory = lambda text: text.decode(errors="replace")
+        schema = _schema(self._database)
+        names = {name for _, name, _ in schema}
+        if schema - _own_schema() or (names and "campaign" not in names):
             raise InputError(f"--results: {self._path} has tables of something else; name another file")
         row = self._database.execute("SELECT format, seed FROM campaign").fetchone() if names else None
         if row is not None and row[0] != self.format:
             raise InputError(f"--results: {self._path} is of another version or kind of campaign; name another file")
+        if row is not None and (not isinstance(row[1], int) or self._is_strange(names)):
+            raise InputError(f"--results: {self._path} is no file of a campaign: it has values of another form")
         if row is not None and seed not in (None, int(row[1])):
             raise InputError(
                 f"--results: {self._path} has a campaign with seed {row[1]}; continue it without --seed, or name "
@@ -142,8 +160,14 @@ class Results:
         self._database.execute("INSERT INTO campaign VALUES (?, ?)", (self.format, new))
         return new
 
-    def _names(self) -> set[str]:
-        return {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    def _is_strange(self, names: set[str]) -> bool:
+        """Whether rows have other values than this writes."""
+        if "stories" in names and self._database.execute(_STRANGE_STORY).fetchone() is not None:
+            return True
+        return "findings" in names and any(
+            tuple(types) != _TYPES or not (isinstance(name, str) and _FILE_NAME.fullmatch(name))
+            for *types, name in self._database.execute(_FINDINGS)
+        )
 
     def add(self, played: Iterable[Played]) -> None:
         """Take stories; those that are there already stay as they are.
@@ -220,3 +244,14 @@ class Results:
     def _all(self, query: str) -> list[Any]:
         with closing(self._database.execute(query)) as rows:
             return rows.fetchall()
+
+
+def _schema(database: sqlite3.Connection) -> set[tuple[str, str, str | None]]:
+    """The type, name and text of all that a database has but rows and statistics."""
+    return set(database.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"))
+
+
+def _own_schema() -> set[tuple[str, str, str | None]]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_TABLES)
+        return _schema(database)

@@ -115,6 +115,68 @@ def test_database_of_another_program_is_refused_and_stays_as_it_is(file: Path, t
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON stories BEGIN DELETE FROM findings; END",
+        "CREATE VIEW v AS SELECT * FROM stories",
+        "CREATE INDEX i ON stories (abs(number))",
+        "DROP TABLE findings; CREATE TABLE findings (signature, name, text, steps, is_repeated)",
+    ],
+)
+def test_file_with_something_that_runs_is_refused(ended: Path, change: str) -> None:
+    with sqlite3.connect(ended) as other:
+        other.executescript(change)
+    other.close()
+
+    with pytest.raises(InputError, match="has tables of something else"):
+        Results(ended, None, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE campaign SET seed = 'x'",
+        "UPDATE stories SET number = -1",
+        "UPDATE stories SET outcome = 'won'",
+        "UPDATE stories SET reason = x'00'",
+        "UPDATE stories SET steps = 'many'",
+        "UPDATE stories SET steps = 1000000000",
+        "UPDATE stories SET duration_s = 9e999",
+        "UPDATE stories SET played_at = 1e18",
+        "UPDATE stories SET signature = x'ff'",
+        "UPDATE findings SET name = '../outside'",
+        "UPDATE findings SET name = '/outside'",
+        "UPDATE findings SET name = 'a' || char(0)",
+        "UPDATE findings SET name = x'61'",
+        "UPDATE findings SET text = x'61'",
+        "UPDATE findings SET steps = 'many'",
+        "UPDATE findings SET is_repeated = 'yes'",
+    ],
+)
+def test_file_with_values_of_another_form_is_refused(file: Path, play: Play, change: str) -> None:
+    with Results(file, 7, 0) as results:
+        results.add([play(0, "it fails")])
+        results.add_finding(results.findings()[0].signature, Shrunk("seed-7-story-0", "", 2, is_repeated=True))
+    with sqlite3.connect(file) as other:
+        other.execute(change)
+    other.close()
+
+    with pytest.raises(InputError, match="has values of another form"):
+        Results(file, None, 0)
+
+
+def test_text_that_is_no_text_is_shown_with_marks_in_its_place(file: Path, play: Play) -> None:
+    with Results(file, 7, 0) as results:
+        results.add([play(0, "it fails")])
+    with sqlite3.connect(file) as other:
+        other.execute("UPDATE stories SET reason = CAST(x'61ff' AS TEXT)")
+    other.close()
+
+    with Results(file, None, 0) as again:
+        assert [one.reason for one in again.findings()] == ["a\N{REPLACEMENT CHARACTER}"]
+
+
 def test_second_campaign_on_the_file_is_refused_and_the_first_goes_on(results: Results, file: Path, play: Play) -> None:
     with pytest.raises(InputError, match=r"^--results: another campaign goes on in .*; wait for it, or name another"):
         Results(file, None, 0)
