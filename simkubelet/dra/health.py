@@ -39,6 +39,13 @@ _FILE: Final = "dra_health_state"
 _TIMEOUT_S: Final = 30.0
 _MOST_DEVICES: Final = 10_000
 """Of a driver, unless it has more in one report. A kubelet keeps all."""
+_MOST_TEXT: Final = 4 << 20
+"""Characters of the devices of all drivers, as `_size` counts them, so that the file can be written at each change.
+
+Of a report that has more, the last devices are kept; a kubelet keeps all.
+"""
+_ENTRY: Final = 100
+"""Characters of a device in the file, beside its names."""
 _UNKNOWN: Final = "Unknown"
 _STATES: Final[Mapping[int, str]] = {HEALTHY: "Healthy", UNHEALTHY: "Unhealthy"}
 
@@ -65,6 +72,9 @@ class DriverHealth:
         self._folder = folder
         self._unix_time = unix_time
         self._drivers: dict[str, dict[DeviceKey, _Report]] = _load(folder / _FILE)
+        self._sizes = {driver: sum(map(_size, known)) for driver, known in self._drivers.items()}
+        self._texts: dict[str, str] = {}
+        """Of drivers of which nothing has come since the file was written, what it has of them."""
         self._is_save_due = False
 
     def of_device(self, driver: str, device: DeviceKey) -> str:
@@ -75,6 +85,7 @@ class DriverHealth:
     def update(self, driver: str, report: NodeWatchResourcesResponse) -> list[DeviceKey]:
         """Take a driver's report; the devices whose health is another one than before."""
         known = self._drivers.setdefault(driver, {})
+        self._texts.pop(driver, None)
         now, changed, reported = self._unix_time(), list[DeviceKey](), set[DeviceKey]()
         for one in report.devices:
             device = (one.device.pool_name, one.device.device_name)
@@ -92,11 +103,28 @@ class DriverHealth:
         for device in list(known)[: max(0, len(known) - max(_MOST_DEVICES, len(reported)))]:
             # The oldest ones: what is reported goes to the end.
             del known[device]
+        self._sizes[driver] = sum(map(_size, known))
+        self._drop_oldest()
         return changed
+
+    def _drop_oldest(self) -> None:
+        """Keep within `_MOST_TEXT`: a driver that reports much loses its own devices, not those of others."""
+        total = sum(self._sizes.values())
+        while total > _MOST_TEXT:
+            driver = max(self._sizes, key=self._sizes.__getitem__)
+            known = self._drivers[driver]
+            self._texts.pop(driver, None)
+            next_size = max((size for other, size in self._sizes.items() if other != driver), default=0)
+            while total > _MOST_TEXT and self._sizes[driver] >= next_size:
+                oldest = next(iter(known))
+                del known[oldest]
+                self._sizes[driver] -= _size(oldest)
+                total -= _size(oldest)
 
     def forget(self, driver: str) -> None:
         """Drop all reports of a driver: its stream has ended."""
-        self._drivers.pop(driver, None)
+        for by_driver in (self._drivers, self._sizes, self._texts):
+            by_driver.pop(driver, None)
         self._save_soon()
 
     def _is_old(self, report: _Report) -> bool:
@@ -111,14 +139,20 @@ class DriverHealth:
     def _save(self) -> None:
         self._is_save_due = False
         try:
-            replace_file(self._folder, _FILE, _encode(self._drivers).encode())
+            replace_file(self._folder, _FILE, self._encoded().encode())
         except FileNotReplacedError as error:
             _log.error("Failed to save health checkpoint after update: %s", error)
 
+    def _encoded(self) -> str:
+        for driver in self._drivers.keys() - self._texts.keys():
+            self._texts[driver] = f'{json_string(driver)}:{{"Devices":{_map(_devices(self._drivers[driver]))}}}'
+        return _map(self._texts[driver] for driver in sorted(self._drivers))
 
-def _encode(drivers: Mapping[str, Mapping[DeviceKey, _Report]]) -> str:
-    states = (f'{json_string(driver)}:{{"Devices":{_map(_devices(drivers[driver]))}}}' for driver in sorted(drivers))
-    return _map(states)
+
+def _size(device: DeviceKey) -> int:
+    """Characters of a device in the file: its names are there twice."""
+    pool, name = device
+    return 2 * (len(pool) + len(name)) + _ENTRY
 
 
 def _devices(reports: Mapping[DeviceKey, _Report]) -> Iterable[str]:

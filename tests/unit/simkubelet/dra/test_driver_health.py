@@ -164,5 +164,42 @@ async def test_devices_that_a_driver_reports_no_more_are_forgotten_where_they_ar
     await asyncio.sleep(0)
 
 
-def unhealthy(number: int) -> DeviceHealth:
-    return DeviceHealth(device=DeviceIdentifier(pool_name="p", device_name=str(number)), health=UNHEALTHY)
+async def test_driver_with_long_names_loses_its_own_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_health, "_MOST_TEXT", 30_000)
+    known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+    known.update("other", NodeWatchResourcesResponse(devices=[unhealthy(0)]))
+    for number in range(50):
+        known.update(DRIVER, NodeWatchResourcesResponse(devices=[unhealthy(number, "p" * 5_000)]))
+    await asyncio.sleep(0)
+
+    assert [known.of_device(DRIVER, ("p" * 5_000, str(number))) for number in (46, 47, 48, 49)] == [
+        *("Unknown", "Unknown"),
+        *("Unhealthy", "Unhealthy"),
+    ]
+    assert known.of_device("other", ("p", "0")) == "Unhealthy"
+    assert (tmp_path / "dra_health_state").stat().st_size < 30_000
+    known.update(DRIVER, NodeWatchResourcesResponse(devices=[unhealthy(0, "p" * 50_000)]))
+    assert known.of_device(DRIVER, ("p" * 50_000, "0")) == "Unknown"
+    await asyncio.sleep(0)
+
+
+async def test_drivers_that_report_nothing_are_not_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+    for driver in ("a", "b", "c"):
+        known.update(driver, NodeWatchResourcesResponse(devices=[unhealthy(0)]))
+    await asyncio.sleep(0)
+    written = Mock(wraps=driver_health._devices)
+    monkeypatch.setattr(driver_health, "_devices", written)
+    known.update("b", NodeWatchResourcesResponse(devices=[unhealthy(1)]))
+    known.forget("a")
+    await asyncio.sleep(0)
+
+    assert written.call_count == 1
+    state = json.loads((tmp_path / "dra_health_state").read_text())
+    assert {driver: sorted(one["Devices"]) for driver, one in state.items()} == {"b": ["p/0", "p/1"], "c": ["p/0"]}
+
+
+def unhealthy(number: int, pool: str = "p") -> DeviceHealth:
+    return DeviceHealth(device=DeviceIdentifier(pool_name=pool, device_name=str(number)), health=UNHEALTHY)
