@@ -29,6 +29,7 @@ from simkubelet.remote import (
     RemoteCluster,
     ServerAccess,
     drain,
+    items_of,
     kubelet_ports,
     read_kubeconfig,
     remove,
@@ -150,11 +151,12 @@ async def _check_free(client: ApiClient, names: Sequence[str]) -> None:
         HostError: the server does not answer.
     """
     try:
-        found = await client.get("/api/v1/nodes")
+        nodes = items_of(await client.get("/api/v1/nodes"))
     except ApiError as error:
         raise (InputError if error.status == 403 else HostError)(f"nodes cannot be listed: {error}") from None
-    for metadata in (node["metadata"] for node in found.get("items") or ()):
-        if metadata["name"] in names and JOINED not in (metadata.get("labels") or {}):
+    for metadata in (node["metadata"] for node in nodes):
+        labels = metadata.get("labels")
+        if metadata["name"] in names and not (isinstance(labels, dict) and JOINED in labels):
             raise InputError(f"the cluster has a node '{metadata['name']}' of its own; choose another --name-prefix")
 
 
@@ -164,7 +166,7 @@ def _of_minor(nodes: Sequence[NodeSpec], released: str) -> tuple[NodeSpec, ...]:
     Raises:
         InputError: the server is older than all that are.
     """
-    found = re.match(r"v1\.([0-9]+)", released)
+    found = re.match(r"v1\.([0-9]{1,9})(?![0-9])", released)
     minors = [int(minor.removeprefix("1.")) for minor in SUPPORTED]
     if found is None or int(found[1]) < minors[0]:
         raise InputError(f"the API server is Kubernetes {released}; nodes can join {SUPPORTED[0]} and newer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
-    from .client import JSON, ApiClient, ApiError, is_older
+    from .client import JSON, ApiClient, ApiError, is_older, items_of
     from .cluster import RemoteCluster
     from .kubeconfig import ServerAccess, read_kubeconfig
     from .kubelet_server import kubelet_ports, serving_kubelets
@@ -18,7 +18,7 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".client": ("JSON", "ApiClient", "ApiError", "is_older"),
+            ".client": ("JSON", "ApiClient", "ApiError", "is_older", "items_of"),
             ".cluster": ("RemoteCluster",),
             ".kubeconfig": ("ServerAccess", "read_kubeconfig"),
             ".kubelet_server": ("kubelet_ports", "serving_kubelets"),
@@ -39,6 +39,7 @@ __all__ = [
     "delete_pod",
     "drain",
     "is_older",
+    "items_of",
     "kubelet_ports",
     "pod_path",
     "read_kubeconfig",

@@ -16,12 +16,16 @@ from ..apis.integers import parse_int
 from .exec_credentials import CredentialError
 from .kubeconfig import ServerAccess
 
-__all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older"]
+__all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older", "items_of"]
 
 JSON: TypeAlias = dict[str, Any]
 
 _CALL_S: Final = 30.0
 _SLACK_S: Final = 15.0
+_LONGEST_PAUSE_S: Final = 300.0
+_LARGEST_ANSWER: Final = 64 << 20
+_LARGEST_EVENT: Final = 16 << 20
+"""Bytes; etcd stores objects of 1.5 MiB, which JSON may make six times as long. Go's client takes any number."""
 _RETRIED: Final = frozenset({0, 401, 403, 408, 429})
 _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """A server that is gone without a word is noticed within a minute, as Go's client notices it by HTTP/2 pings."""
@@ -128,8 +132,7 @@ class ApiClient:
         data = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": content_type}
         async with self._answered(method, path, query, headers, data, _CALL_S) as response:
-            answer: JSON = load_json(await response.read())
-            return answer
+            return _as_object(await _read(response))
 
     async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncGenerator[JSON, None]:
         """Return the events of a watch as they come, until the server ends it.
@@ -145,11 +148,15 @@ class ApiClient:
         asked = {**query, "watch": "1", "timeoutSeconds": str(int(within_s))}
         async with self._answered("GET", path, asked, {}, None, within_s + _SLACK_S) as response:
             _keep_alive(response)
-            buffered = b""
+            line = bytearray()
             async for chunk in response.content.iter_any():
-                *lines, buffered = (buffered + chunk).split(b"\n")
-                for line in lines:
-                    yield load_json(line)
+                part, *others = chunk.split(b"\n")
+                line += part
+                for other in others:
+                    yield _as_object(bytes(line))
+                    line = bytearray(other)
+                if len(line) > _LARGEST_EVENT:
+                    raise ValueError(f"an event of a watch is larger than {_LARGEST_EVENT >> 20} MiB")
 
     @contextlib.asynccontextmanager
     async def _answered(
@@ -227,8 +234,43 @@ def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     return version < other
 
 
+def items_of(answer: JSON) -> list[JSON]:
+    """The objects of a list, all of which have a name.
+
+    Raises:
+        ApiError: it is no list of objects.
+    """
+    items = answer.get("items") or []
+    if not isinstance(items, list) or not all(map(_has_name, items)):
+        raise ApiError(500, "InternalError", "the server's answer is no list of objects")
+    return items
+
+
+def _has_name(item: object) -> bool:
+    match item:
+        case {"metadata": {"name": str()}}:
+            return True
+    return False
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > _LARGEST_ANSWER:
+            raise ValueError(f"an answer is larger than {_LARGEST_ANSWER >> 20} MiB")
+    return bytes(content)
+
+
+def _as_object(text: bytes) -> JSON:
+    value = load_json(text)
+    if not isinstance(value, dict):
+        raise ValueError("an answer is no JSON object")  # as for a text that is no JSON
+    return value
+
+
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
-    text = await response.text(errors="replace")
+    text = (await _read(response)).decode(errors="replace")
     try:
         status = load_json(text)
     except ValueError:
@@ -238,7 +280,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
     pause = response.headers.get("Retry-After", "")
     message = str(status.get("message") or response.reason)
     try:
-        pause_s = max(0.0, float(parse_int(pause)))
+        pause_s = min(max(0.0, float(parse_int(pause))), _LONGEST_PAUSE_S)
     except ValueError:
         pause_s = 0.0
     return ApiError(response.status, str(status.get("reason") or ""), message, pause_s)

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..model.pod import Pod, PodUID
 from .back_off import BackOff
-from .client import ApiClient, ApiError, if_there
+from .client import ApiClient, ApiError, if_there, items_of
 from .cluster import RemoteCluster
 from .pods import delete_pod, pod_path
 
@@ -51,9 +51,9 @@ async def remove(client: ApiClient, nodes: Sequence[str]) -> None:
         await if_there(client.call("DELETE", f"{_NODES}/{node}"))
         await if_there(client.call("DELETE", f"{_LEASES}/{node}"))
         left = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
-        for pod in left.get("items") or ():
-            metadata = pod["metadata"]
-            await delete_pod(client, pod_path(metadata["namespace"], metadata["name"]), metadata["uid"])
+        for metadata in (pod["metadata"] for pod in items_of(left)):
+            path = pod_path(str(metadata.get("namespace")), metadata["name"])
+            await delete_pod(client, path, str(metadata.get("uid")))
 
 
 async def _drain(client: ApiClient, cluster: RemoteCluster, node: str) -> None:

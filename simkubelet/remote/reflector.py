@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from .._internal.doors import Door
 from ..model.clock import Clock
 from .back_off import BackOff
-from .client import JSON, ApiClient, ApiError
+from .client import JSON, ApiClient, ApiError, items_of
 
 __all__ = ["Follower", "Reflector"]
 
@@ -28,6 +28,8 @@ _LONGEST_PAUSE_S: Final = 10.0
 """Go's reflector pauses up to 30 s; a simulated node is looked at by who has just started the server again."""
 _WATCH_S: Final = 300.0
 _PAGE: Final = "500"
+_MOST_PAGES: Final = 1_000
+"""Of a list. Kubernetes is made for 150,000 pods, which are 300 pages."""
 _SHORT_S: Final = 1.0
 _GONE: Final = 410
 
@@ -108,16 +110,21 @@ class Reflector:
         """
         items: list[JSON] = []
         query = {**self._query, "limit": _PAGE}
-        while True:
+        for _ in range(_MOST_PAGES):
             page = await self._client.get(self._path, query)
-            items += page.get("items") or ()
-            metadata = page.get("metadata") or {}
-            if not metadata.get("continue"):
-                break
-            query["continue"] = metadata["continue"]
+            items += items_of(page)
+            match page.get("metadata"):
+                case {"continue": str(token)} if token:
+                    query["continue"] = token
+                case {"resourceVersion": str(version)} if version:
+                    break
+                case _:
+                    raise ApiError(500, "InternalError", f"a list of {self._path} has no version")
+        else:
+            raise ApiError(500, "InternalError", f"a list of {self._path} has more than {_MOST_PAGES} pages")
         with _LIST(self._path):
             self._follower.replaced(items)
-        self._version = str(metadata["resourceVersion"])
+        self._version = version
         self.is_synced.set()
 
     async def _watch(self) -> None:
@@ -125,18 +132,25 @@ class Reflector:
         within_s = _WATCH_S * random.uniform(1.0, 2.0)  # noqa: S311 - spreads load, guards nothing
         async with aclosing(self._client.watch(self._path, query, within_s)) as events:
             async for event in events:
-                self._handle(event["type"], event["object"])
-                self._version = str(event["object"]["metadata"]["resourceVersion"])
+                self._version = self._handled(event)
                 self._back_off.reset()
 
-    def _handle(self, type_: str, item: JSON) -> None:
-        match type_:
-            case "ADDED" | "MODIFIED":
-                self._take(self._follower.changed, item)
-            case "DELETED":
-                self._take(self._follower.deleted, item)
-            case "ERROR":
-                raise _error(item)
+    def _handled(self, event: JSON) -> str:
+        """Take an event; the version that it leads to.
+
+        Raises:
+            ApiError: it is an error, or what no server sends.
+        """
+        match event:
+            case {"type": "ERROR", "object": dict(status)}:
+                raise _error(status)
+            case {"type": str(type_), "object": {"metadata": {"resourceVersion": str(version)}} as item} if version:
+                if type_ in {"ADDED", "MODIFIED"}:
+                    self._take(self._follower.changed, item)
+                elif type_ == "DELETED":
+                    self._take(self._follower.deleted, item)
+                return version
+        raise ApiError(500, "InternalError", f"an event of a watch of {self._path} has no version")
 
     def _take(self, take: Callable[[JSON], None], item: JSON) -> None:
         metadata = item.get("metadata") or {}

@@ -138,7 +138,7 @@ async def server_version(access: ServerAccess) -> str:
     """
     try:
         async with ApiClient(access) as client:
-            return str((await client.get("/version"))["gitVersion"])
+            return str((await client.get("/version")).get("gitVersion"))
     except ApiError as error:
         if error.status in (401, 403):
             raise InputError(f"{access.url}: the API server refuses the kubeconfig's user: {error}") from None

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
-from contextlib import aclosing
+import gzip
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from simkubelet.remote import ApiClient, ApiError, ServerAccess, read_kubeconfig
+from simkubelet.remote import ApiClient, ApiError, ServerAccess, client, read_kubeconfig
 from tests.support.patience import LIMIT_S
 from tests.support.remote import Joined, Server
 
@@ -64,3 +68,77 @@ async def test_token_file_is_read_for_each_call(tmp_path: Path) -> None:
         (tmp_path / "token").write_text("secret\n")
         with pytest.raises(ApiError, match="connect"):
             await client.get("/version")
+
+
+@asynccontextmanager
+async def answered(handle: Callable[[web.Request], object]) -> AsyncIterator[ApiClient]:
+    """A client of a server that answers everything in one way."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)  # type: ignore[arg-type]
+    async with TestServer(app) as server, ApiClient(ServerAccess(str(server.make_url("")).rstrip("/"))) as made:
+        yield made
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_answer_without_an_end_is_given_up(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LARGEST_ANSWER", 1 << 20)
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65_536)
+
+    async with answered(endless) as asked:
+        with pytest.raises(ApiError, match="an answer is larger than 1 MiB") as refused:
+            await asked.get("/api/v1/pods")
+
+    assert refused.value.may_pass
+
+
+async def test_answer_that_is_large_when_inflated_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LARGEST_ANSWER", 1 << 20)
+
+    async def deflated(request: web.Request) -> web.Response:
+        return web.Response(body=gzip.compress(b" " * (2 << 20)), headers={"Content-Encoding": "gzip"})
+
+    async with answered(deflated) as asked:
+        with pytest.raises(ApiError, match="an answer is larger than 1 MiB"):
+            await asked.get("/api/v1/pods")
+
+
+async def test_event_without_an_end_ends_its_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LARGEST_EVENT", 1 << 20)
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"type": "BOOKMARK"}\n')
+        while True:
+            await response.write(b" " * 65_536)
+
+    async with answered(endless) as asked, aclosing(asked.watch("/api/v1/pods", {}, LIMIT_S)) as watch:
+        assert await anext(watch) == {"type": "BOOKMARK"}
+        with pytest.raises(ApiError, match="an event of a watch is larger than 1 MiB"):
+            await anext(watch)
+
+
+@pytest.mark.parametrize("text", ["5", "null", "[]", '"text"'])
+async def test_answer_that_is_no_object_is_as_none(text: str) -> None:
+    async def odd(request: web.Request) -> web.Response:
+        return web.Response(text=text)
+
+    async with answered(odd) as asked:
+        with pytest.raises(ApiError, match="an answer is no JSON object"):
+            await asked.get("/api/v1/pods")
+
+
+async def test_pause_that_a_server_asks_for_is_bounded() -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "4000000000000000000"})
+
+    async with answered(busy) as asked:
+        with pytest.raises(ApiError) as refused:
+            await asked.get("/api/v1/pods")
+
+    assert refused.value.retry_after_s == 300

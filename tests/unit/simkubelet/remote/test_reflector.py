@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simkubelet.model.clock import ManualClock
-from simkubelet.remote import ApiClient, ApiError, ServerAccess
+from simkubelet.remote import ApiClient, ApiError, ServerAccess, reflector
 from simkubelet.remote.reflector import Reflector
 from tests.support.patience import LIMIT_S
 
@@ -78,8 +78,8 @@ class Followed:
 async def follow(*answers: JSON | Sequence[JSON] | ApiError) -> tuple[ScriptedClient, Followed, list[str]]:
     """Follow until the script is over, with all pauses passing at once."""
     client, followed, complaints, clock = ScriptedClient(*answers), Followed(), list[str](), ManualClock()
-    reflector = Reflector(client, "/api/v1/pods", {}, followed, clock, complaints.append)
-    running = asyncio.create_task(reflector.run())
+    following = Reflector(client, "/api/v1/pods", {}, followed, clock, complaints.append)
+    running = asyncio.create_task(following.run())
     async with asyncio.timeout(LIMIT_S):
         while not client.is_silent.is_set():
             await clock.advance(60)
@@ -146,3 +146,47 @@ async def test_refusal_is_complained_of_once() -> None:
     _, followed, complaints = await follow(refusal, refusal, listed(5, "a"))
 
     assert (followed.names, complaints) == (["a"], ["pods is forbidden"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({"metadata": [], "items": []}, id="metadata that is a list"),
+        pytest.param({"metadata": {"resourceVersion": 5}, "items": []}, id="version that is a number"),
+        pytest.param({"items": []}, id="no version"),
+        pytest.param({**listed(5), "items": 5}, id="items that are a number"),
+        pytest.param({**listed(5), "items": [None]}, id="item that is null"),
+        pytest.param({**listed(5), "items": [{"metadata": {}}]}, id="item without a name"),
+    ],
+)
+async def test_answer_that_is_no_list_is_complained_of_and_asked_for_again(answer: JSON) -> None:
+    client, followed, complaints = await follow(answer, answer, listed(6, "a"))
+
+    assert (client.asked, followed.names, len(complaints)) == (["list", "list", "list", "6"], ["a"], 1)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param({"type": 5, "object": item("b", 6)}, id="type that is a number"),
+        pytest.param({"type": "ADDED", "object": None}, id="no object"),
+        pytest.param({"type": "ADDED", "object": {}}, id="object without metadata"),
+        pytest.param({"type": "BOOKMARK", "object": {"metadata": None}}, id="bookmark without metadata"),
+        pytest.param({"type": "ADDED", "object": {"metadata": {"resourceVersion": [6]}}}, id="version that is a list"),
+        pytest.param({"type": "ERROR", "object": "gone"}, id="error that is a text"),
+    ],
+)
+async def test_event_that_no_server_sends_ends_its_watch_alone(odd: JSON) -> None:
+    client, followed, complaints = await follow(listed(5, "a"), [odd], [odd], [event("ADDED", "c", 8)])
+
+    assert (client.asked, followed.names) == (["list", "5", "5", "5", "8"], ["a", "c"])
+    assert len(complaints) == 1
+
+
+async def test_list_without_an_end_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "_MOST_PAGES", 3)
+    client, followed, complaints = await follow(*[listed(5, "a", more="token")] * 3, listed(6, "b"))
+
+    assert (client.asked, followed.names) == (["list", "token", "token", "list", "6"], ["b"])
+    assert complaints == ["a list of /api/v1/pods has more than 3 pages"]
