@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -249,7 +250,9 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
             fields = load_json(line)
             story, seq, time_s, real_s, kind = (fields.pop(key) for key in _PLACE)
             entry = Entry(int(seq), float(time_s), _checked(kind)(fields), float(real_s))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if not (math.isfinite(entry.time_s) and math.isfinite(entry.real_s)):
+                raise ValueError("a time without an end")
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"no line of a trace: {line}") from error
         yield str(story), entry
 

@@ -136,6 +136,17 @@ def test_entry_has_node_time_and_real_time() -> None:
         pytest.param(
             '{"story": "a", "seq": {}, "time_s": 0, "real_s": 0, "kind": "disk-freed", "node": "n"}', id="seq"
         ),
+        *(
+            pytest.param(
+                f'{{"story": "a", "seq": 0, "time_s": {number}, "real_s": 0, "kind": "disk-freed", "node": "n"}}',
+                id=f"time that is {number[:9]}",
+            )
+            for number in ("Infinity", "NaN", "1e999", "9" * 400)
+        ),
+        pytest.param(
+            '{"story": "a", "seq": Infinity, "time_s": 0, "real_s": 0, "kind": "disk-freed", "node": "n"}',
+            id="seq that is Infinity",
+        ),
     ],
 )
 def test_line_that_is_none_of_a_trace_is_a_value_error(line: str) -> None:
