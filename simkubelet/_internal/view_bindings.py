@@ -97,8 +97,9 @@ class Mounts:
 
     def finish(self) -> None:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            rows = [line.split(" ") for line in file]
-        for row in rows:
+            # Of mounts over one another the last one is reached, and may not lose what it is locked to.
+            rows = {row[4]: row for row in (line.split(" ") for line in file)}
+        for row in rows.values():
             place = os.fsdecode(os.fsencode(row[4]).decode("unicode_escape").encode("latin-1"))
             if place.startswith(f"{self._storage}/") and place not in self._writable:
                 options = set(row[5].split(","))
