@@ -300,7 +300,8 @@ async def lists(made: World) -> None:
 async def changes(made: World) -> None:
     for verb in ("ADDED", "DELETED"):
         for name in NAMES:
-            reflector(made, "/pods")._handle(verb, {"metadata": {"name": name}})
+            item = {"metadata": {"name": name, "resourceVersion": "2"}}
+            reflector(made, "/pods")._handled({"type": verb, "object": item})
 
 
 async def references(made: World) -> None:
