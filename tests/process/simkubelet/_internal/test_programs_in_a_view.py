@@ -15,7 +15,7 @@ import pytest
 
 from simkubelet._internal.native import find_supervisor
 from tests.support.patience import LIMIT_S
-from tests.support.views import Node
+from tests.support.views import Node, node_of
 
 THREADS = r"""
 import os, subprocess, sys, threading
@@ -54,6 +54,11 @@ with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as c
     assert peer[0] == os.getpid(), peer
     print(server.getsockname() == client.getpeername() == path, os.listdir("/run/skt") == [os.path.basename(path)])
 """
+MOUNTED_TWICE = """
+mount --bind "$1" "$1" && mount --bind "$1" "$1" && mount -o remount,bind,nosuid "$1" &&
+shift && exec unshare --user --map-user 1000 --map-group 1000 "$@"
+"""
+"""Mounts a file over itself, the upper mount with an option more, to which a user's view is locked then."""
 C_PROGRAM = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -347,3 +352,17 @@ def test_supervisor_alone_says_how_it_is_used():
     seen = subprocess.run([find_supervisor()], capture_output=True, text=True, check=False)
 
     assert (seen.returncode, seen.stderr) == (2, "usage: simkubelet-view TABLE FOLDER PROGRAM ARGUMENT...\n")
+
+
+def test_view_is_made_where_mounts_lie_over_one_another(tmp_path: Path) -> None:
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*namespace, "true"], check=False).returncode:
+        pytest.skip("takes unshare (util-linux) and user namespaces")
+    file = tmp_path / "certificates"
+    file.write_text("trusted")
+
+    with node_of("own") as node:
+        mounted = [*namespace, "sh", "-c", MOUNTED_TWICE, "sh", str(file), *node.argv(["cat", str(file)])]
+        done = subprocess.run(mounted, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "trusted", "")
