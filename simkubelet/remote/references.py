@@ -9,6 +9,7 @@ v1.34.4).
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -27,6 +28,12 @@ Reference: TypeAlias = tuple[str, str, str]
 _REVEAL: Final = Door("pod whose references have been read")
 _VOLUMES: Final = {"configMap": ("configmaps", "name"), "secret": ("secrets", "secretName")}
 _PROJECTED: Final = {"configMap": "configmaps", "secret": "secrets"}
+_MOST_WATCHES: Final = 1000
+"""Each takes a connection; Go's client shares one. What is not watched is read anew, as by a kubelet with the strategy
+Cache. Source: kubelet/util/manager/cache_based_manager.go (kubernetes v1.34.4)."""
+_PERIOD_S: Final = 60.0
+_LISTS: Final = 16
+"""At a time."""
 _LONGEST_S: Final = 5.0
 """How long a pod waits for an object that the server does not give, such as one that this client may not read."""
 
@@ -88,6 +95,10 @@ class References:
         self._tasks = tasks
         self._clock = clock
         self._complain = complain
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_watches = _MOST_WATCHES if files == resource.RLIM_INFINITY else min(_MOST_WATCHES, files // 4)
+        self._watches = 0
+        self._turns = asyncio.Semaphore(_LISTS)
         self._held: dict[Reference, _Held] = {}
         self._by_pod: dict[PodUID, set[Reference]] = {}
         self._waiting: dict[PodUID, asyncio.Task[None]] = {}
@@ -148,11 +159,22 @@ class References:
                 held,
                 self._clock,
                 self._complain,
+                self._turns,
             )
             held.is_read = reflector.is_synced
-            held.task = self._tasks.create_task(reflector.run(), name=f"{kind} {namespace}/{name}")
+            held.task = self._tasks.create_task(self._follow(reflector), name=f"{kind} {namespace}/{name}")
         held.holders.add(uid)
         return held
+
+    async def _follow(self, reflector: Reflector) -> None:
+        if self._watches >= self._most_watches:
+            await reflector.poll(_PERIOD_S)
+        else:
+            self._watches += 1
+            try:
+                await reflector.run()
+            finally:
+                self._watches -= 1
 
     async def _call_when_read(self, uid: PodUID, missing: Sequence[_Held], on_read: Callable[[], None]) -> None:
         try:

@@ -57,6 +57,7 @@ class Reflector:
         follower: takes what is learned.
         clock: the time of the pauses.
         complain: called with what went wrong, once for each error in a row; an absent server is no complaint.
+        turns: bounds how many lists are read at a time, of all reflectors with the same one.
 
     Attributes:
         is_synced: set once the list was read for the first time.
@@ -70,8 +71,10 @@ class Reflector:
         follower: Follower,
         clock: Clock,
         complain: Callable[[str], None],
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.is_synced = asyncio.Event()
+        self._turns = turns or asyncio.Semaphore()
         self._client = client
         self._path = path
         self._query = query
@@ -79,11 +82,11 @@ class Reflector:
         self._clock = clock
         self._complain = complain
         self._version = ""
+        self._complaint = ""
         self._back_off = BackOff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
     async def run(self) -> None:
         """Follow the list until cancelled."""
-        complaint = ""
         while True:
             begin = self._clock.now()
             try:
@@ -91,18 +94,37 @@ class Reflector:
                     await self._list()
                 await self._watch()
             except ApiError as error:
-                if error.status == _GONE:
-                    self._version = ""
-                elif error.status and str(error) != complaint:
-                    complaint = str(error)
-                    self._complain(complaint)
-                await self._clock.sleep(self._back_off.next_s(error.retry_after_s))
+                await self._pause_after(error)
             else:
-                complaint = ""
+                self._complaint = ""
                 if self._clock.now() - begin < _SHORT_S:
                     await self._clock.sleep(self._back_off.next_s())
 
+    async def poll(self, period_s: float) -> None:
+        """Read the list each `period_s` of the clock until cancelled, which keeps no connection."""
+        while True:
+            try:
+                await self._list()
+            except ApiError as error:
+                await self._pause_after(error)
+            else:
+                self._complaint = ""
+                self._back_off.reset()
+                await self._clock.sleep(period_s)
+
+    async def _pause_after(self, error: ApiError) -> None:
+        if error.status == _GONE:
+            self._version = ""
+        elif error.status and str(error) != self._complaint:
+            self._complaint = str(error)
+            self._complain(self._complaint)
+        await self._clock.sleep(self._back_off.next_s(error.retry_after_s))
+
     async def _list(self) -> None:
+        async with self._turns:
+            await self._read_pages()
+
+    async def _read_pages(self) -> None:
         """Read the list page by page.
 
         Raises:
