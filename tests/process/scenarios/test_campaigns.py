@@ -143,7 +143,8 @@ def test_interrupted_campaign_keeps_its_results(
     assert [line for line in errors.splitlines() if " a second, " not in line] == ["interrupted; everything was ended"]
     assert f"{len(campaigns.played())} stories, {len(campaigns.played())} of them in this run" in output
     assert f"{len(campaigns.played())} stories" in (campaigns.folder / "page" / "index.html").read_text()
-    assert of_session(running.pid) == []
+    # Its helpers may be on their way out when it is reaped.
+    eventually(lambda: not of_session(running.pid), lambda: f"{of_session(running.pid)} go on without the campaign")
 
 
 def test_planted_bug_is_found_made_small_and_repeated_by_its_story(campaigns: Campaigns) -> None:
