@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ UNTIL_CTRL_C = "<!-- keeps running -->\n```sh\ntrap 'echo no; exit 2' INT\necho 
 
 def read(folder: Path, page: str) -> None:
     environment = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(folder)}
-    with page_reader(folder, environment) as reader:
+    # A system's own Python may be named python3 alone.
+    with page_reader(folder, environment, [Path(sys.executable).parent]) as reader:
         reader.read(blocks("page.md", page), but=lambda block: False)
 
 
