@@ -133,12 +133,20 @@ class Program:
         Raises:
             BuildError: The build failed.
         """
+        return self.kept(go, cache, lambda binary: self.run(self.command(go, binary)))
+
+    def kept(self, go: str, cache: Path, make: Callable[[Path], object]) -> Path:
+        """Return the binary's path below `cache`; `make` writes it to the path that it is given if no earlier one fits.
+
+        Raises:
+            BuildError: The build failed.
+        """
         binary = cache / self.digest(go) / self.name
         if not binary.exists():
             binary.parent.mkdir(parents=True, exist_ok=True)
             unfinished = binary.with_name(f".{binary.name}.{os.getpid()}")
             try:
-                self.run(self.command(go, unfinished))
+                make(unfinished)
                 unfinished.replace(binary)
             finally:
                 unfinished.unlink(missing_ok=True)

@@ -12,7 +12,6 @@ Exit status 3 where the build is impossible here: no Go, or the modules cannot b
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -58,18 +57,12 @@ def build() -> Path:
         BuildError: Go is missing or the build failed.
     """
     go = find_go()
-    binary = CACHE / PINNED.digest(go) / PINNED.name
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = binary.with_name(f".{binary.name}.{os.getpid()}")
-        try:
-            with tempfile.TemporaryDirectory(prefix="rdma-") as folder:
-                shutil.copyfile(_built_in_copy(go, Path(folder)), unfinished)
-            unfinished.chmod(0o755)
-            unfinished.replace(binary)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    return binary
+
+    def make(binary: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="rdma-") as folder:
+            shutil.copy(_built_in_copy(go, Path(folder)), binary)
+
+    return PINNED.kept(go, CACHE, make)
 
 
 def _built_in_copy(go: str, folder: Path) -> Path:
