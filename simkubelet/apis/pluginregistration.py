@@ -15,6 +15,7 @@ from ._generated.pluginregistration_v1_pb2 import (
 __all__ = [
     "DEVICE_PLUGIN_TYPE",
     "PLUGINS_REGISTRY",
+    "PLUGINS_REGISTRY_PATH",
     "InfoRequest",
     "PluginInfo",
     "RegistrationStatus",
@@ -24,3 +25,4 @@ __all__ = [
 DEVICE_PLUGIN_TYPE: Final = "DevicePlugin"
 PLUGINS_REGISTRY: Final = "plugins_registry"
 """The folder beside ``device-plugins`` in which the kubelet finds sockets."""
+PLUGINS_REGISTRY_PATH: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY_PATH
 from simkubelet.host import module_name
 
 from ...story.specs import PluginSpec
@@ -40,10 +40,9 @@ _NODE_NAME: Final = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath
 _HOST: Final = "/host"
 _CDI_SPECS: Final = "/run/cdi"
 """Where plugins write CDI specifications."""
-_REGISTRY: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"
 _OF_DRIVERS: Final = "/var/lib/kubelet/plugins"
 """Where DRA drivers have their own folders."""
-WRITTEN_BY_PROGRAMS: Final = (_OF_DRIVERS, _REGISTRY, _CDI_SPECS)
+WRITTEN_BY_PROGRAMS: Final = (_OF_DRIVERS, PLUGINS_REGISTRY_PATH, _CDI_SPECS)
 """Folders of a node in which programs leave files and sockets, also when they end well."""
 _PCI_DEVICES: Final = "/sys/bus/pci/devices"
 
@@ -78,7 +77,7 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
     env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
     mounts = {PLACE: PLACE, PLUGIN_FOLDER: f"{TAPS}/{spec.name}" if spec.tap else PLUGIN_FOLDER}
     if program is None and spec.serves is not None and spec.serves.registers is Registers.FOUND:
-        mounts[_REGISTRY] = _REGISTRY
+        mounts[PLUGINS_REGISTRY_PATH] = PLUGINS_REGISTRY_PATH
     mounts |= _paths_of_options(place) if program is None else _built_in_places(place, program)
     container = {
         "name": "plugin",
@@ -131,7 +130,7 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
     carried = {str(path): f"{PROGRAMS}{path}" for path in sorted(program.files)}
     folders = {str(PurePosixPath(path).parent) for path in place.files}
     devices = {_PCI_DEVICES: f"{PLACE}/machine{_PCI_DEVICES}"} if place.has_machine else {}
-    shared = {_OF_DRIVERS: _OF_DRIVERS, _REGISTRY: _REGISTRY, f"/var{_CDI_SPECS}": _CDI_SPECS}
+    shared = {_OF_DRIVERS: _OF_DRIVERS, PLUGINS_REGISTRY_PATH: PLUGINS_REGISTRY_PATH, f"/var{_CDI_SPECS}": _CDI_SPECS}
     return {**carried, **devices, **shared, **{folder: folder for folder in sorted(folders)}}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY_PATH
 from simkubelet.host import check_sandbox, python_path, sandboxed, tied_to_parent
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
@@ -60,8 +60,6 @@ _CREDENTIAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Variables of the user that no plugin or driver inherits: they name another cluster than the node's, or a secret."""
-_REGISTRY: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"
-"""Where the kubelet finds the sockets of plugins that do not call Register."""
 
 
 class SimPlugins:
@@ -361,7 +359,7 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 def _places(node: SimNode, spec: PluginSpec, given: GivenByPod) -> dict[str, Path]:
     """What a plugin in a view sees as the kubelet's folders of sockets: those of its own where it has a tap."""
-    found = {_REGISTRY: node.found_tap_folder(spec.name)} if spec.tap else {}
+    found = {PLUGINS_REGISTRY_PATH: node.found_tap_folder(spec.name)} if spec.tap else {}
     return found | dict.fromkeys(given.socket_folders, _socket_folder(node, spec))
 
 
