@@ -33,6 +33,7 @@ WHOLE_NODES: Final[tuple[Mapping[str, Any], ...]] = (
                 {"key": "gpu", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"},
             ],
             "externalID": "y",
+            "podPreemptionPolicy": {"disableResizePreemption": ["x"]},
         },
         "status": {
             "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2", "hugepages-2Mi": "4Mi"},
@@ -60,6 +61,7 @@ WHOLE_NODES: Final[tuple[Mapping[str, Any], ...]] = (
                 {"name": "runc", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": True}}
             ],
             "features": {"supplementalGroupsPolicy": True},
+            "declaredFeatures": ["ExtendWebSocketsToKubelet", "RestartAllContainers/x"],
         },
     },
     {

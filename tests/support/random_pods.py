@@ -1,6 +1,6 @@
 """Random pods and DaemonSets: whole ones of several topics, changed in a few places.
 
-They have the fields of 1.34; each topic has those that belong together, and the values that they may have.
+They have the fields of all minors; each topic has those that belong together, and the values that they may have.
 """
 
 from __future__ import annotations
@@ -120,7 +120,13 @@ _PROBE: Final[Any] = {
     "failureThreshold": 1,
 }
 _REQUEST: Final[Any] = {
-    "httpGet": {"path": "/x", "port": 80, "scheme": "HTTPS", "httpHeaders": [{"name": "X-A", "value": "x"}]}
+    "httpGet": {
+        "path": "/x",
+        "port": 80,
+        "scheme": "HTTPS",
+        "protocol": "HTTP2",
+        "httpHeaders": [{"name": "X-A", "value": "x"}],
+    }
 }
 _HANDLERS: Final[Any] = {
     "os": {"name": "linux"},
@@ -146,7 +152,7 @@ _HANDLERS: Final[Any] = {
                 {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [33]}},
             ],
             "livenessProbe": {**_PROBE, "terminationGracePeriodSeconds": 1, **_REQUEST},
-            "readinessProbe": {**_PROBE, "grpc": {"port": 1, "service": "x"}},
+            "readinessProbe": {**_PROBE, "grpc": {"port": 1, "service": "x", "mode": "TLS"}},
             "startupProbe": {**_PROBE, "tcpSocket": {"port": 1}},
             "lifecycle": {
                 "postStart": {"exec": {"command": ["true"]}, "tcpSocket": {"port": 1}},
@@ -191,6 +197,9 @@ _PLACED: Final[Any] = {
         },
         {"maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "ScheduleAnyway"},
     ],
+    "schedulingGroup": {"podGroupName": "x"},
+    "workloadRef": {"name": "x", "podGroup": "y"},
+    "evictionResponders": [{"name": "example.com/x", "priority": 1}],
     "readinessGates": [{"conditionType": "example.com/ready"}],
     "priorityClassName": "x",
     "preemptionPolicy": "Never",
@@ -271,7 +280,7 @@ _EPHEMERAL: Final[Any] = {
             "name": "debug",
             "image": IMAGE,
             "targetContainerName": "main",
-            "volumeMounts": [{"name": "dir", "mountPath": "/dir", "subPath": "x"}],
+            "volumeMounts": [{"name": "dir", "mountPath": "/dir", "subPath": "x", "bindMountOptions": ["noexec"]}],
             "ports": [{"containerPort": 80}],
             "lifecycle": {"preStop": {"exec": {"command": ["true"]}}},
         }

@@ -16,17 +16,17 @@ SELECTOR: Final[Any] = {
     ],
 }
 _FIELD_FILES: Final[Any] = [
-    {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}, "mode": 256},
+    {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}, "mode": 256, "user": 1},
     {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu", "divisor": "1"}},
 ]
-_ITEMS: Final[Any] = [{"key": "k", "path": "a/b", "mode": 256}]
+_ITEMS: Final[Any] = [{"key": "k", "path": "a/b", "mode": 256, "user": 1}]
 VOLUMES: Final[Any] = {
     "serviceAccountName": "default",
     "volumes": [
-        {"name": "dir", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+        {"name": "dir", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi", "mode": 448}},
         {"name": "host", "hostPath": {"path": "/dev", "type": "Directory"}},
         {"name": "secret", "secret": {"secretName": "x", "defaultMode": 256, "items": _ITEMS, "optional": True}},
-        {"name": "config", "configMap": {"name": "x", "defaultMode": 256, "items": _ITEMS}},
+        {"name": "config", "configMap": {"name": "x", "defaultMode": 256, "defaultUser": 1, "items": _ITEMS}},
         {"name": "downward", "downwardAPI": {"defaultMode": 256, "items": _FIELD_FILES}},
         {"name": "claim", "persistentVolumeClaim": {"claimName": "x", "readOnly": True}},
         {"name": "image", "image": {"reference": "example.com/model:1", "pullPolicy": "Always"}},
@@ -34,12 +34,13 @@ VOLUMES: Final[Any] = {
             "name": "many",
             "projected": {
                 "defaultMode": 256,
+                "defaultUser": 1,
                 "sources": [
-                    {"secret": {"name": "x", "items": [{"key": "k", "path": "s"}]}},
+                    {"secret": {"name": "x", "items": [{"key": "k", "path": "s", "user": 1}]}},
                     {"configMap": {"name": "x", "items": [{"key": "k", "path": "c"}]}},
                     {"downwardAPI": {"items": [{"path": "d", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
-                    {"serviceAccountToken": {"audience": "x", "expirationSeconds": 3600, "path": "token"}},
-                    {"clusterTrustBundle": {"name": "x", "path": "t", "optional": True}},
+                    {"serviceAccountToken": {"audience": "x", "expirationSeconds": 3600, "path": "token", "user": 1}},
+                    {"clusterTrustBundle": {"name": "x", "path": "t", "optional": True, "user": 1}},
                     {
                         "clusterTrustBundle": {
                             "signerName": "example.com/x",
@@ -55,6 +56,8 @@ VOLUMES: Final[Any] = {
                             "credentialBundlePath": "p",
                             "keyPath": "q",
                             "certificateChainPath": "r",
+                            "userAnnotations": {"example.com/x": "y"},
+                            "user": 1,
                         }
                     },
                 ],
@@ -67,7 +70,7 @@ VOLUMES: Final[Any] = {
             "securityContext": {"privileged": True},
             "volumeMounts": [
                 {"name": "dir", "mountPath": "/dir", "subPath": "a/b", "mountPropagation": "Bidirectional"},
-                {"name": "host", "mountPath": "/host", "subPathExpr": "$(A)", "readOnly": True},
+                {"name": "host", "mountPath": "/host", "subPathExpr": "$(A)", "bindMountOptions": ["noexec"]},
                 {"name": "secret", "mountPath": "/secret", "readOnly": True, "recursiveReadOnly": "IfPossible"},
                 {"name": "image", "mountPath": "/image"},
             ],

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 
 KUBERNETES: Final = {
     "k8s.io/kubelet": ("v0.34.4", "the messages of the kubelet's APIs"),
-    "k8s.io/kubernetes": ("v1.34.4", "names and types of API objects"),
+    "k8s.io/kubernetes": ("v1.37.2", "names and types of API objects"),
 }
 """Go module -> its version, and what is derived from it: `simkubelet/apis/proto`, `simkubelet/cluster/api/decoding`."""
 HEADER: Final = "nvidia-nvml-dev"

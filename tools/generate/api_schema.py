@@ -1,15 +1,15 @@
 """Write the files of `cluster.api.decoding` about the fields of the served kinds.
 
 ``schema.json`` has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required
-fields, and how lists and maps are merged; no descriptions and no defaults. ``schema_changes.json`` has what is
-different in other minors about resource.k8s.io: a merge patch (RFC 7396) for each definition, by ``MINOR/NAME``;
-a definition that a minor lacks is left as it is. ``field_numbers.json`` has the fields' numbers in protobuf of all
-these releases, from the modules' ``generated.proto``. Each definition is on one line.
+fields, and how lists and maps are merged; no descriptions and no defaults. They are of the newest release.
+``schema_changes.json`` has what is different in a minor from the next one: a merge patch (RFC 7396) for each
+definition, by ``MINOR/NAME``; a definition that a minor lacks is left as it is. ``field_numbers.json`` has the fields'
+numbers in protobuf of all these releases, from the modules' ``generated.proto``. Each definition is on one line.
 
-    python -m tools.generate.api_schema FOLDER 1.34.4 1.32.13 1.33.13 1.35.4 1.36.3 1.37.2
+    python -m tools.generate.api_schema FOLDER
 
-reads the modules kubernetes@v1.34.4, api@v0.34.4 and apimachinery@v0.34.4 in a folder, as Go's module cache has them,
-and those of the other releases.
+reads the modules kubernetes@v1.37.2, api@v0.37.2 and apimachinery@v0.37.2 in a folder, as Go's module cache has them,
+and those of the release that each other minor stands for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from simkubelet.model.version import SUPPORTED, version
+
 TARGET = Path(__file__).resolve().parents[2] / "simkubelet" / "cluster" / "api" / "decoding"
 REF: Final = "#/components/schemas/"
-CHANGING: Final = "apis__resource.k8s.io__"
-"""The documents of which other minors are read as well."""
-
 _OF_DEVICES: Final = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 ROOTS: Final = {
     "api__v1": (
@@ -83,17 +82,12 @@ def referred(schema: object) -> set[str]:
     return set().union(*map(referred, schema), set()) if isinstance(schema, list) else set()
 
 
-def definitions(kubernetes: Path, documents: str = "") -> dict[str, Any]:
-    """Return the definitions of the served kinds and of all that they are made of.
-
-    Args:
-        kubernetes: The module.
-        documents: Read only those whose names begin so, and of these only what the release has.
-    """
+def definitions(kubernetes: Path) -> dict[str, Any]:
+    """Return the definitions of the served kinds that the module's release has, and of all that they are made of."""
     found: dict[str, Any] = {}
     for document, kinds in ROOTS.items():
         file = kubernetes / "api" / "openapi-spec" / "v3" / f"{document}_openapi.json"
-        if not document.startswith(documents) or (documents and not file.exists()):
+        if not file.exists():
             continue
         schemas = json.loads(file.read_text())["components"]["schemas"]
         wanted = {
@@ -168,26 +162,26 @@ def write(name: str, found: dict[str, Any]) -> None:
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("modules", type=Path)
-    parser.add_argument("version")
-    parser.add_argument("others", nargs="*")
+    parser.add_argument("modules", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
 
     def module(name: str, release: str) -> Path:
         folder: Path = arguments.modules
-        return folder / f"{name}@v{release if name == 'kubernetes' else release.replace('1.', '0.', 1)}"
+        return folder / f"{name}@{release if name == 'kubernetes' else release.replace('v1.', 'v0.', 1)}"
 
     def numbers_of(schemas: dict[str, Any], release: str) -> dict[str, dict[str, Any]]:
         return field_numbers(schemas, [module("api", release), module("apimachinery", release)])
 
-    found = definitions(module("kubernetes", arguments.version))
-    numbers, different = numbers_of(found, arguments.version), dict[str, Any]()
-    for release in arguments.others:
-        other = definitions(module("kubernetes", release), CHANGING)
-        changed, its_numbers = changes(found, other), numbers_of(other, release)
-        different |= {f"{release.rpartition('.')[0]}/{name}": patch for name, patch in changed.items()}
+    newest, *older = (version(minor).kubelet_version for minor in reversed(SUPPORTED))
+    found = definitions(module("kubernetes", newest))
+    numbers, different, later = numbers_of(found, newest), dict[str, Any](), found
+    for release in older:
+        other = definitions(module("kubernetes", release))
+        minor, its_numbers = release.removeprefix("v").rpartition(".")[0], numbers_of(other, release)
+        different |= {f"{minor}/{name}": patch for name, patch in changes(later, other).items()}
         # A number is given once, so those of several releases go together.
-        numbers |= {name: {**numbers.get(name, {}), **its_numbers[name]} for name in changed if name in its_numbers}
+        numbers |= {name: {**fields, **numbers.get(name, {})} for name, fields in its_numbers.items()}
+        later = {**later, **other}
     write("schema.json", found)
     write("schema_changes.json", different)
     write("field_numbers.json", {name: fields for name, fields in numbers.items() if fields})

@@ -8,9 +8,11 @@ plugin/pkg/admission/nodetaint/admission.go (kubernetes v1.34.4).
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from typing import Final
 
+from ...golang.text import quoted
 from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value, is_qualified_name
@@ -38,11 +40,23 @@ _HAS_FEATURES: Final = Difference(
     "pkg/registry/core/node/strategy.go, ``dropDisabledFields``; pkg/features/kube_features.go, "
     "``SupplementalGroupsPolicy`` (kubernetes v1.32.13, v1.33.13)",
 )
+_HAS_DECLARED: Final = Difference(
+    "the API server keeps the features that a new node declares",
+    {"1.26": False, "1.36": True},
+    "pkg/registry/core/node/strategy.go, ``dropDisabledFields``; pkg/features/kube_features.go, "
+    "``NodeDeclaredFeatures`` (kubernetes v1.35.8, v1.36.5)",
+)
 _PROVIDER_IS_DECLARED: Final = Difference(
     "a node's provider id is immutable by its declaration, with other words for who changes it",
     {"1.26": False, "1.37": True},
     "pkg/apis/core/validation/validation.go, ``ValidateNodeUpdate`` (kubernetes v1.36.5, v1.37.2)",
 )
+_FEATURE: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
+_FEATURE_RULE: Final = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
+_LONGEST_FEATURE: Final = 253
 _CIDR_RULE: Final = 'node updates may not change podCIDR except from "" to valid'
 _FAMILIES_RULE: Final = "may specify no more than one CIDR for each IP family"
 _PROVIDER_RULE: Final = 'node updates may not change providerID except from "" to valid'
@@ -81,6 +95,10 @@ class NodeStrategy(Strategy):
             new["status"].pop("runtimeHandlers", None)
         if not self._rules.of(_HAS_FEATURES):
             new["status"].pop("features", None)
+        if not self._rules.of(_HAS_DECLARED):
+            new["status"].pop("declaredFeatures", None)
+        # Its gate is off by default in all releases that have it.
+        new["spec"].pop("podPreemptionPolicy", None)
 
     def admit(self, new: JSON) -> None:
         """Taint a new node as one that is not ready, as an admission plugin does."""
@@ -93,6 +111,7 @@ class NodeStrategy(Strategy):
             *_validate_taints(new["spec"].get("taints") or (), self._rules.release),
             *_validate_resources(new),
             *_validate_swap(new),
+            *_validate_declared(new),
             *_validate_ranges(PodRules(self._rules), new["spec"].get("podCIDRs") or []),
         ]
 
@@ -101,7 +120,12 @@ class NodeStrategy(Strategy):
         self._drop(new)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        return [*self.validate(new), *_validate_addresses(new), *self._validate_settled(new, old)]
+        return [
+            *self.validate(new),
+            *_validate_declared(new),
+            *_validate_addresses(new),
+            *self._validate_settled(new, old),
+        ]
 
     def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
         """Take back the changes of the spec; labels and annotations may be written along with the status."""
@@ -111,6 +135,7 @@ class NodeStrategy(Strategy):
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
         return [
             *_validate_resources(new),
+            *_validate_declared(new),
             *_validate_addresses(new),
             *self._validate_settled(new, old),
             *_validate_taints(new["spec"].get("taints") or (), self._rules.release),
@@ -145,6 +170,27 @@ def _validate_swap(node: JSON) -> list[FieldError]:
         return []
     # The path is the real one's.
     return [FieldError.invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than zero")]
+
+
+def _validate_declared(node: JSON) -> list[FieldError]:
+    """What is wrong with the features that a node declares; those of releases that do not know any are dropped."""
+    errors, before = [], None
+    for place, name in enumerate(node["status"].get("declaredFeatures") or ()):
+        where = f"status.declaredFeatures[{place}]"
+        if name == before:
+            errors.append(FieldError.duplicate(where, name))
+        elif before is not None and name < before:
+            errors.append(FieldError.invalid(where, name, "list must be sorted alphabetically"))
+        if fault := _fault_of_feature(name):
+            errors.append(FieldError.invalid(where, name, f"invalid feature name {quoted(name)}: {fault}"))
+        before = name
+    return errors
+
+
+def _fault_of_feature(name: str) -> str:
+    if len(name.encode()) > _LONGEST_FEATURE:
+        return f"must be no more than {_LONGEST_FEATURE} characters"
+    return "" if _FEATURE.fullmatch(name) else _FEATURE_RULE
 
 
 def _validate_addresses(node: JSON) -> list[FieldError]:

@@ -1,10 +1,12 @@
-"""The fields of the kinds, as OpenAPI definitions: those of one release of Kubernetes.
+"""The fields of the kinds, as OpenAPI definitions: those of each minor of Kubernetes.
 
-``schema.json`` holds the definitions of Kubernetes v1.34.4 (Apache License 2.0). Of these the ones of resource.k8s.io
-differ in other minors: ``schema_changes.json`` has what a minor changes, as a merge patch (RFC 7396) for each
-definition. A definition that is another one in a minor, or refers to such, has the minor before its name there:
+``schema.json`` holds the definitions of the newest release (Apache License 2.0), ``schema_changes.json`` what is
+different in a minor from the next one, as a merge patch (RFC 7396) for each definition. A definition that is another
+one in a minor than in the newest release, or refers to such, has the minor before its name there:
 ``1.33/io.k8s.api.resource.v1beta1.DeviceClaim``; so what refers to it is of the minor as well.
 ``tools.generate.api_schema`` writes both files.
+
+Source: api/openapi-spec/v3 (kubernetes v1.26.15 to v1.37.2).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, TypeAlias
 
-from ....model.version import DEFAULT, Difference, Version
+from ....model.version import SUPPORTED, Version
 from ...objects.objects import merge_patch
 
 __all__ = [
@@ -34,18 +36,11 @@ __all__ = [
 
 Schema: TypeAlias = Mapping[str, Any]
 _REFERENCE: Final = "$ref"
-_GROUP: Final = "io.k8s.api.resource."
-_FIELDS: Final = Difference(
-    "the minor whose fields objects of `resource.k8s.io` have; others are unknown, and in no OpenAPI document",
-    {"1.26": "1.32", "1.33": "1.33", "1.34": "1.34", "1.36": "1.36", "1.37": "1.37"},
-    "api/openapi-spec/v3/apis__resource.k8s.io__*_openapi.json (kubernetes v1.32.13, v1.33.13, v1.34.4, v1.35.4, "
-    "v1.36.3, v1.37.2)",
-)
 
 
 @cache
 def definitions() -> dict[str, Schema]:
-    """All definitions of 1.34 by name; ``$ref`` names another one."""
+    """All definitions of the newest release by name; ``$ref`` names another one."""
     return _read("schema.json")
 
 
@@ -61,18 +56,16 @@ def plain_name(name: str) -> str:
 
 
 def definition_name(group: str, version: str, kind: str, release: Version | None = None) -> str:
-    """The name of a kind's definition in a release, 1.34 where it is left out; of one that this lacks, the first's.
+    """The name of a kind's definition in a release, the newest one where it is left out.
 
     Raises:
         KeyError: it is not among the served ones.
     """
     name = _roots()[group, version, kind]
-    if name not in definitions():
-        return next(of_minor for of_minor in _changes() if plain_name(of_minor) == name)
-    if release is None or not name.startswith(_GROUP) or (minor := _FIELDS.at(release)) == DEFAULT:
+    if release is None:
         return name
-    of_minor = f"{minor}/{name}"
-    return of_minor if of_minor in _definitions_of(minor) else name
+    of_minor = f"1.{release.minor}/{name}"
+    return of_minor if of_minor in _definitions_of(f"1.{release.minor}") else name
 
 
 def schema_of(group: str, version: str, kind: str, release: Version | None = None) -> Schema:
@@ -126,25 +119,35 @@ def _read(file: str) -> dict[str, Any]:
 @cache
 def _roots() -> Mapping[tuple[str, str, str], str]:
     """Group, version and kind -> the name of the definition."""
-    later = {plain_name(name): patch for name, patch in _changes().items()}
     return {
         (kind["group"], kind["version"], kind["kind"]): name
-        for name, schema in {**later, **definitions()}.items()
+        for name, schema in definitions().items()
         for kind in schema.get("x-kubernetes-group-version-kind", ())
     }
 
 
 @cache
 def _definitions_of(minor: str) -> Mapping[str, Schema]:
-    """The definitions that are others in a minor, by their names with it."""
-    changes = {plain_name(name): patch for name, patch in _changes().items() if name.startswith(f"{minor}/")}
-    of_group = {name: schema for name, schema in definitions().items() if name.startswith(_GROUP)}
-    of_group |= {name: merge_patch(of_group.get(name), patch) for name, patch in changes.items()}
-    others, before = set(changes), 0
+    """The definitions that are others in a minor than in the newest release, by their names with it."""
+    usual, here = definitions(), _all_of(minor)
+    others, before = {name for name, schema in here.items() if schema != usual.get(name)}, -1
     while len(others) > before:
         before = len(others)
-        others |= {name for name, schema in of_group.items() if not others.isdisjoint(references(schema))}
-    return {f"{minor}/{name}": _of_minor(of_group[name], others, minor) for name in others}
+        others |= {name for name, schema in here.items() if not others.isdisjoint(references(schema))}
+    return {f"{minor}/{name}": _of_minor(here[name], others, minor) for name in others}
+
+
+@cache
+def _all_of(minor: str) -> Mapping[str, Schema]:
+    """All definitions of a minor, and those of later ones that it lacks."""
+    later = SUPPORTED[SUPPORTED.index(minor) + 1 :]
+    if not later:
+        return definitions()
+    found, prefix = dict(_all_of(later[0])), f"{minor}/"
+    for name in (name for name in _changes() if name.startswith(prefix)):
+        plain = plain_name(name)
+        found[plain] = merge_patch(found.get(plain), _changes()[name])
+    return found
 
 
 @cache

@@ -28,6 +28,7 @@ __all__ = [
     "validate_annotations",
     "validate_metadata",
     "validate_metadata_update",
+    "validate_size",
 ]
 
 _GENERATED_FROM: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -157,9 +158,13 @@ def validate_annotations(annotations: Mapping[str, str], path: str, release: Ver
     errors = [
         FieldError.invalid(path, key, fault) for key in annotations for fault in is_qualified_name(key.lower(), release)
     ]
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT_BYTES:
-        errors.append(FieldError.too_long(path, _ANNOTATIONS_LIMIT_BYTES))
-    return errors
+    return errors + validate_size(annotations, path)
+
+
+def validate_size(annotations: Mapping[str, str], path: str) -> list[FieldError]:
+    """Whether annotations are too large together."""
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    return [FieldError.too_long(path, _ANNOTATIONS_LIMIT_BYTES)] if size > _ANNOTATIONS_LIMIT_BYTES else []
 
 
 def _validate_common(metadata: JSON, release: Version | None) -> list[FieldError]:

@@ -51,7 +51,8 @@ _SINCE_1_35: Final = Difference(
     _SOURCE,
 )
 _SINCE_1_36: Final = Difference(
-    "rules of a container may restart all of its pod's, and addresses may not have leading zeros",
+    "rules of a container may restart all of its pod's, and addresses may not have leading zeros; the status of a pod "
+    "may have resources of the whole pod, and messages about the health of its devices",
     {"1.26": False, "1.36": True},
     _SOURCE,
 )
@@ -87,6 +88,8 @@ _BY_GATE: Final = {
     "EnvFiles": _SINCE_1_35,
     "HostnameOverride": _SINCE_1_35,
     "ImageVolume": _SINCE_1_35,
+    "InPlacePodLevelResourcesVerticalScaling": _SINCE_1_36,
+    "ResourceHealthStatusMessage": _SINCE_1_36,
     "RestartAllContainersOnContainerExits": _SINCE_1_36,
     "StrictIPCIDRValidation": _SINCE_1_36,
     "ClusterTrustBundleProjection": _SINCE_1_37,
@@ -147,20 +150,55 @@ def _label_keys_of_affinity(spec: JSON) -> Places:
             yield term, ("matchLabelKeys", "mismatchLabelKeys")
 
 
+def _of_volumes(kind: str, *names: str) -> Callable[[JSON], Places]:
+    return lambda spec: [(volume.get(kind) or {}, names) for volume in spec.get("volumes") or ()]
+
+
+def _sources(spec: JSON) -> Iterator[JSON]:
+    """The sources of projected volumes."""
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()
+
+
 def _projected(name: str) -> Callable[[JSON], Places]:
+    return lambda spec: [(source, (name,)) for source in _sources(spec)]
+
+
+def _users_of_files(spec: JSON) -> Places:
+    """The owners of the files of volumes, whole ones and files by their keys."""
+    for volume in spec.get("volumes") or ():
+        for kind in (*_WITH_FILES, "projected"):
+            yield volume.get(kind) or {}, ("defaultUser",)
+    for part in (*(spec.get("volumes") or ()), *_sources(spec)):
+        for kind in _WITH_FILES:
+            for item in (part.get(kind) or {}).get("items") or ():
+                yield item, ("user",)
+    for source in _sources(spec):
+        for kind in ("serviceAccountToken", "clusterTrustBundle", "podCertificate"):
+            yield source.get(kind) or {}, ("user",)
+
+
+def _of_mounts(name: str) -> Callable[[JSON], Places]:
     return lambda spec: [
-        (source, (name,))
-        for volume in spec.get("volumes") or ()
-        for source in (volume.get("projected") or {}).get("sources") or ()
+        (mount, (name,)) for container in _containers(spec) for mount in container.get("volumeMounts") or ()
     ]
 
 
-def _recursion(spec: JSON) -> Places:
-    return [
-        (mount, ("recursiveReadOnly",))
-        for container in _containers(spec)
-        for mount in container.get("volumeMounts") or ()
-    ]
+def _probes(spec: JSON) -> Iterator[JSON]:
+    for container in _containers(spec):
+        for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+            yield container.get(kind) or {}
+
+
+def _modes_of_probes(spec: JSON) -> Places:
+    return [(probe.get("grpc") or {}, ("mode",)) for probe in _probes(spec)]
+
+
+def _protocols_of_probes(spec: JSON) -> Places:
+    """Those of hooks, too."""
+    hooks = (container.get("lifecycle") or {} for container in _containers(spec))
+    handlers = (each.get(kind) or {} for each in hooks for kind in ("postStart", "preStop"))
+    return [(handler.get("httpGet") or {}, ("protocol",)) for handler in (*_probes(spec), *handlers)]
 
 
 def _files_of_variables(spec: JSON) -> Places:
@@ -171,9 +209,17 @@ def _files_of_variables(spec: JSON) -> Places:
     ]
 
 
+_WITH_FILES: Final = ("secret", "configMap", "downwardAPI")
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _IN_SPEC: Final[Mapping[str, Callable[[JSON], Places]]] = {
+    "AtomicWriteVolumeUserFields": _users_of_files,
+    "EmptyDirVolumeMode": _of_volumes("emptyDir", "mode"),
+    "EvictionRequestAPI": _of_spec("evictionResponders"),
+    "GRPCContainerProbeTLS": _modes_of_probes,
+    "GenericWorkload": _of_spec("schedulingGroup", "workloadRef"),
+    "H2CContainerProbe": _protocols_of_probes,
+    "VolumeBindMountOptions": _of_mounts("bindMountOptions"),
     "UserNamespacesSupport": _of_spec("hostUsers"),
     "SupplementalGroupsPolicy": _of_security("supplementalGroupsPolicy"),
     "PodLevelResources": _of_spec("resources"),
@@ -183,7 +229,7 @@ _IN_SPEC: Final[Mapping[str, Callable[[JSON], Places]]] = {
     "ClusterTrustBundleProjection": _projected("clusterTrustBundle"),
     "PodCertificateRequest": _projected("podCertificate"),
     "InPlacePodVerticalScaling": _of_containers("resizePolicy"),
-    "RecursiveReadOnlyMounts": _recursion,
+    "RecursiveReadOnlyMounts": _of_mounts("recursiveReadOnly"),
     "HostnameOverride": _of_spec("hostnameOverride"),
     "EnvFiles": _files_of_variables,
     "SELinuxChangePolicy": _of_security("seLinuxChangePolicy"),
@@ -267,9 +313,14 @@ def drop_status_fields(rules: Rules, status: JSON) -> None:
     for gate, names in _OF_STATUSES.items():
         if gate not in rules.gates:
             drop((each, names) for each in statuses)
-    for gate, name in _OF_STATUS.items():
+    for gate, names in _OF_STATUS.items():
         if gate not in rules.gates:
-            status.pop(name, None)
+            drop([(status, names)])
+    if "ResourceHealthStatusMessage" not in rules.gates:
+        healths = (resource for each in statuses for resource in each.get("allocatedResourcesStatus") or ())
+        drop((device, ("message",)) for health in healths for device in health.get("resources") or ())
+    if "ImageVolumeWithDigest" not in rules.gates:
+        drop((mount, ("volumeStatus",)) for each in statuses for mount in each.get("volumeMounts") or ())
     if "PodObservedGenerationTracking" not in rules.gates:
         drop((part, ("observedGeneration",)) for part in (status, *(status.get("conditions") or ())))
 
@@ -281,6 +332,9 @@ _OF_STATUSES: Final = {
     "SupplementalGroupsPolicy": ("user",),
 }
 _OF_STATUS: Final = {
-    "DynamicResourceAllocation": "resourceClaimStatuses",
-    "DRAExtendedResource": "extendedResourceClaimStatus",
+    "CSIVolumeHealth": ("volumeHealth",),
+    "DRAExtendedResource": ("extendedResourceClaimStatus",),
+    "DRANodeAllocatableResources": ("nodeAllocatableResourceClaimStatuses",),
+    "DynamicResourceAllocation": ("resourceClaimStatuses",),
+    "InPlacePodLevelResourcesVerticalScaling": ("resources", "allocatedResources"),
 }

@@ -3,17 +3,19 @@
 The paths are the real ones, a few of which are not those of the fields.
 
 Source: pkg/apis/core/validation/validation.go, ``validateKeyToPath``, ``validateDownwardAPIVolumeFile``,
-``validateProjectionSources``; pkg/apis/core/validation/names.go (kubernetes v1.34.4).
+``validateProjectionSources``, ``ValidateUserAnnotations``; pkg/apis/core/validation/names.go (kubernetes v1.34.4,
+v1.37.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ....golang.text import quoted
 from ...api.errors import FieldError
-from ...api.registry.names import is_dns_label, is_dns_subdomain
+from ...api.registry.metadata import validate_size
+from ...api.registry.names import is_dns_label, is_dns_subdomain, is_qualified_name
 from .checks import Fields, PodRules, among, check_file_mode, check_unreserved_path, refused, required
 from .environment import FIELDS_OF_FILES, validate_field_reference, validate_resource_reference
 from .scheduling import validate_label_selector
@@ -115,7 +117,7 @@ def _validate_source(rules: PodRules, kind: str, source: Fields, path: str, at: 
         case "clusterTrustBundle":
             return _validate_trust(rules, source, at)
         case _:
-            return _validate_certificate(source, at)
+            return _validate_certificate(rules, source, at)
 
 
 def _validate_token(token: Fields, path: str, at: str) -> list[FieldError]:
@@ -162,19 +164,20 @@ def _bundle_name_faults(name: str) -> list[str]:
     return is_dns_subdomain(rest)
 
 
-def _validate_certificate(certificate: Fields, at: str) -> list[FieldError]:
+def _validate_certificate(rules: PodRules, certificate: Fields, at: str) -> list[FieldError]:
     signer, seconds = certificate.get("signerName") or "", certificate.get("maxExpirationSeconds")
     errors = _validate_signer(signer, f"{at}.signerName")
+    errors += _validate_user_annotations(rules, certificate.get("userAnnotations") or {}, f"{at}.userAnnotations")
     errors += among(certificate.get("keyType") or "", _KEY_TYPES, f"{at}.keyType")
     if seconds is not None:
         domain = signer.partition("/")[0]
         is_own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
         most = _MOST_OF_KUBERNETES_S if is_own else _MOST_CERTIFICATE_S
-        rules = {
+        bounds = {
             f"if provided, maxExpirationSeconds must be >= {_LEAST_CERTIFICATE_S}": seconds >= _LEAST_CERTIFICATE_S,
             f"if provided, maxExpirationSeconds must be <= {most}": seconds <= most,
         }
-        faults = [text for text, is_kept in rules.items() if not is_kept]
+        faults = [text for text, is_kept in bounds.items() if not is_kept]
         errors += refused(seconds, f"{at}.maxExpirationSeconds", faults)
     names = [n for n in ("credentialBundlePath", "keyPath", "certificateChainPath") if certificate.get(n)]
     for name in names:
@@ -183,6 +186,17 @@ def _validate_certificate(certificate: Fields, at: str) -> list[FieldError]:
         text = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         errors.append(FieldError.required(at, text))
     return errors
+
+
+def _validate_user_annotations(rules: PodRules, annotations: Mapping[str, str], path: str) -> list[FieldError]:
+    """What is wrong with what a certificate's signer is told; only releases from 1.37 on keep certificates."""
+    errors: list[FieldError] = []
+    for key in map(str.lower, annotations):
+        faults = is_qualified_name(key, rules.release)
+        if key and not faults and "/" not in key:
+            faults = ['must be a domain-prefixed key (such as "acme.io/foo")']
+        errors += refused(key, path, faults) if key else [FieldError.required(path)]
+    return errors + validate_size(annotations, path)
 
 
 def _validate_signer(signer: str, path: str) -> list[FieldError]:

@@ -14,6 +14,7 @@ from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.node import NodeStatus
 from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 NODES = kind_named("nodes")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -40,6 +41,40 @@ def test_node_of_a_user_begins_as_not_ready(registry: Registry) -> None:
     created = registry.create(NODES, "", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 0.5}}})
     assert created["spec"]["taints"] == [NOT_READY]
     assert created["status"] == {"capacity": {"cpu": "500m"}, "allocatable": {"cpu": "500m"}}
+
+
+@pytest.mark.parametrize(("release", "is_kept"), [("1.35", False), ("1.36", True)])
+def test_new_nodes_declare_features_from_1_36_on(store: Store, release: str, is_kept: bool) -> None:
+    registry = Registry(store.objects, all_strategies(store.objects, version(release)))
+    body = {
+        "metadata": {"name": "n"},
+        "spec": {"podPreemptionPolicy": {"disableResizePreemption": ["cpu"]}},
+        "status": {"declaredFeatures": ["One"]},
+    }
+
+    created = registry.create(NODES, "", body)
+
+    assert ("declaredFeatures" in created["status"]) == is_kept
+    assert "podPreemptionPolicy" not in created["spec"]
+
+
+def test_declared_features_are_checked(registry: Registry) -> None:
+    registry.create(NODES, "", {"metadata": {"name": "n"}})
+
+    with pytest.raises(StatusError) as refused:
+        update(registry, "status", subresource="status", declaredFeatures=["B/x", "A", "A", "no", "L" + "o" * 253])
+
+    assert str(refused.value) == (
+        'Node "n" is invalid: ['
+        'status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically, '
+        'status.declaredFeatures[2]: Duplicate value: "A", '
+        'status.declaredFeatures[3]: Invalid value: "no": invalid feature name "no": must start with an UpperCamelCase '
+        "segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain "
+        "only alphanumeric characters and slashes, "
+        f'status.declaredFeatures[4]: Invalid value: "L{"o" * 253}": list must be sorted alphabetically, '
+        f'status.declaredFeatures[4]: Invalid value: "L{"o" * 253}": invalid feature name "L{"o" * 253}": must be no '
+        "more than 253 characters]"
+    )
 
 
 @pytest.mark.parametrize(

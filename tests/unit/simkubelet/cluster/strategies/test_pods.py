@@ -76,6 +76,101 @@ def test_claims_are_dropped_where_the_gate_is_off(release: str, gates: dict[str,
     assert ("claims" in created["spec"]["containers"][0]["resources"]) == has_claims
 
 
+def test_fields_are_dropped_whose_gates_are_off_in_every_release() -> None:
+    http, mount = {"path": "/", "port": 80, "protocol": "HTTP2"}, {"name": "dir", "mountPath": "/dir"}
+    items, of_secret = [{"key": "k", "path": "p", "user": 1}], {"secretName": "s", "defaultUser": 1}
+    container = {
+        "name": "c",
+        "image": "busybox",
+        "livenessProbe": {"httpGet": http},
+        "readinessProbe": {"grpc": {"port": 1, "mode": "TLS"}},
+        "lifecycle": {"preStop": {"httpGet": http}},
+        "volumeMounts": [{**mount, "bindMountOptions": ["noexec"]}],
+    }
+    token = {"serviceAccountToken": {"path": "t", "user": 1}}
+    volumes = [
+        {"name": "dir", "emptyDir": {"mode": 448}},
+        {"name": "secret", "secret": {**of_secret, "items": items}},
+        {
+            "name": "many",
+            "projected": {"defaultUser": 1, "sources": [token, {"secret": {"name": "s", "items": items}}]},
+        },
+    ]
+    spec = create(
+        registry_of("1.37"),
+        containers=[container],
+        volumes=volumes,
+        schedulingGroup={"podGroupName": "g"},
+        evictionResponders=[{"name": "example.com/x", "priority": 1}],
+    )["spec"]
+
+    (kept,), by_name = spec["containers"], {volume["name"]: volume for volume in spec["volumes"]}
+    assert spec.keys().isdisjoint({"schedulingGroup", "evictionResponders"})
+    assert "protocol" not in kept["livenessProbe"]["httpGet"]
+    assert "protocol" not in kept["lifecycle"]["preStop"]["httpGet"]
+    assert "mode" not in kept["readinessProbe"]["grpc"]
+    assert kept["volumeMounts"][0] == mount
+    assert by_name["dir"]["emptyDir"] == {}
+    assert '"user"' not in json.dumps(by_name)
+    assert "defaultUser" not in json.dumps(by_name)
+
+
+@pytest.mark.parametrize(("release", "is_kept"), [("1.35", False), ("1.36", True)])
+def test_status_has_resources_of_the_pod_from_1_36_on(release: str, is_kept: bool) -> None:
+    registry = registry_of(release, {"ResourceHealthStatus": True})
+    health = [{"resourceID": "a", "health": "Unhealthy", "message": "lost"}]
+    status = {
+        "resources": {"requests": {"cpu": "1"}},
+        "allocatedResources": {"cpu": "1"},
+        "volumeHealth": [{"volumeName": "v"}],
+        "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "one", "containers": ["c"]}],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "image": "busybox",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "allocatedResourcesStatus": [{"name": "example.com/x", "resources": health}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v", "volumeStatus": {"image": {"imageRef": "r"}}}],
+            }
+        ],
+    }
+    resources = {"limits": {"example.com/x": "1"}}
+    create(registry, containers=[{"name": "c", "image": "busybox", "resources": resources}])
+
+    written = update(registry, lambda body: body["status"].update(status), subresource="status")["status"]
+
+    (container,) = written["containerStatuses"]
+    assert ("resources" in written, "allocatedResources" in written) == (is_kept, is_kept)
+    assert ("message" in container["allocatedResourcesStatus"][0]["resources"][0]) == is_kept
+    assert container["volumeMounts"] == [{"name": "v", "mountPath": "/v"}]
+    assert written.keys().isdisjoint({"volumeHealth", "nodeAllocatableResourceClaimStatuses"})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        pytest.param({"plain": "x"}, "must be a domain-prefixed key", id="no domain"),
+        pytest.param({"a b/c": "x"}, "prefix part a lowercase RFC 1123 subdomain", id="no label key"),
+        pytest.param({"": "x"}, "userAnnotations: Required value", id="empty"),
+        pytest.param({"example.com/A": "x" * (256 << 10)}, "Too long: may not be more than 262144 bytes", id="large"),
+    ],
+)
+def test_user_annotations_of_certificates_are_checked(annotations: JSON, text: str) -> None:
+    certificate = {
+        "signerName": "example.com/x",
+        "keyType": "ED25519",
+        "keyPath": "k",
+        "userAnnotations": annotations,
+    }
+    volumes = [{"name": "v", "projected": {"sources": [{"podCertificate": certificate}]}}]
+
+    with pytest.raises(StatusError) as refused:
+        create(registry_of("1.37"), volumes=volumes)
+    assert text in str(refused.value)
+
+
 def test_status_of_another_uid_is_refused(registry: Registry) -> None:
     create(registry)
 

@@ -49,6 +49,32 @@ def all_definitions() -> Iterator[tuple[str, Schema]]:
             yield name, definition(name)
 
 
+@pytest.mark.parametrize(
+    ("message", "field", "minors"),
+    [
+        pytest.param("Container", "restartPolicy", [one for one in SUPPORTED if one >= "1.28"], id="later"),
+        pytest.param("PodSpec", "hostnameOverride", [one for one in SUPPORTED if one >= "1.34"], id="1.34"),
+        pytest.param("PodSpec", "workloadRef", ["1.35"], id="of one minor"),
+        pytest.param("PodSpec", "schedulingGroup", ["1.36", "1.37"], id="in its place"),
+        pytest.param("PodResourceClaim", "source", [one for one in SUPPORTED if one <= "1.30"], id="gone"),
+        pytest.param("NodeStatus", "declaredFeatures", ["1.35", "1.36", "1.37"], id="of nodes"),
+    ],
+)
+def test_kinds_have_the_fields_of_the_minor(message: str, field: str, minors: list[str]) -> None:
+    def fields(release: str, kind: str) -> Iterator[tuple[str, str]]:
+        seen, waiting = set[str](), [definition_name("", "v1", kind, version(release))]
+        while waiting:
+            if (name := waiting.pop()) not in seen:
+                seen.add(name)
+                waiting += references(definition(name))
+                plain = plain_name(name).rpartition(".")[2]
+                yield from ((plain, field) for field in definition(name).get("properties", ()))
+
+    kind = "Node" if message == "NodeStatus" else "Pod"
+
+    assert [release for release in SUPPORTED if (message, field) in fields(release, kind)] == minors
+
+
 def test_definitions_of_a_minor_refer_to_its_own() -> None:
     own = {plain_name(name) for name, _ in all_definitions() if name.startswith("1.33/")}
     of_minor = [schema for name, schema in all_definitions() if name.startswith("1.33/")]
