@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from ..._internal.change import Change
 from ...model.events import SIMULATOR, EventRecorded, Observer
 from ...model.pod import Pod, PodUID
+from .namespaces import termination
 from .objects import JSON, Key, Objects, Verb, Written
 from .stored_sizes import TOO_LARGE, is_too_large
 
@@ -145,7 +146,7 @@ class EventRecorder:
             write = self._objects.replace
         else:
             namespace, name = about.get("namespace") or "default", f"{about['name']}.{self._nanos():x}"
-            if self._is_ending(namespace):
+            if termination(self._objects, namespace) is not None:
                 # The API server refuses what is new there, and neither library tries again.
                 return
             texts, place = (about, type_, reason, message), Key("events", namespace, name)
@@ -160,10 +161,6 @@ class EventRecorder:
             return
         _remember(self._recorded, key, place)
         write(place, body)
-
-    def _is_ending(self, namespace: str) -> bool:
-        holder = self._objects.get(Key("namespaces", "", namespace)) or {}
-        return (holder.get("status") or {}).get("phase") == "Terminating"
 
     def _note(self, written: Written) -> None:
         self._written_at.pop(written.key, None)

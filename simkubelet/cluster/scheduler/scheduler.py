@@ -23,6 +23,7 @@ from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ..objects.device_taint_rules import TAINT_RULES
+from ..objects.namespaces import termination
 from ..objects.objects import Key, Verb, Written
 from ..objects.pod_json import pod_key
 from ..store import Store
@@ -227,7 +228,7 @@ class Scheduler:
         """
         pod, node = queued.pod, assignment.node
         if not assignment.claims:
-            self._bind(pod, node)
+            self._bind(queued, node)
             return
         self._handlers.assume(pod, node)
         if _NOMINATES.at(self._version):
@@ -240,7 +241,7 @@ class Scheduler:
             self._put_back(queued, f"{PRE_BIND_FAILED}{error}", keys)
             return
         if not any(map(has_conditions, claims)):
-            self._bind(pod, node)
+            self._bind(queued, node, keys)
             return
         message = f"waiting for binding conditions for device on node {node}"
         self._record(pod.pod, "Normal", "BindingConditionsPending", message)
@@ -259,7 +260,7 @@ class Scheduler:
             self._give_up(pending, f"{_BIND_FAILED}{fault}")
             return
         self._bindings.remove(pending)
-        self._bind(pod, pending.node)
+        self._bind(pending.queued, pending.node, pending.claims)
 
     def _give_up(self, pending: PendingBinding, error: str) -> None:
         """Try a pod again later that cannot be bound.
@@ -284,7 +285,11 @@ class Scheduler:
             self.queue.put_back(queued, frozenset())
         self._fail(queued.pod, Failure(error, is_error=True))
 
-    def _bind(self, pod: PodInfo, node: str) -> None:
+    def _bind(self, queued: QueuedPod, node: str, claims: Iterable[Key] = ()) -> None:
+        pod = queued.pod
+        if why := termination(self._store.objects, pod.namespace):
+            self._put_back(queued, f'{_BIND_FAILED}pods "{pod.name}" is forbidden: {why}', claims)
+            return
         self._store.bind(pod.uid, node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._store.record(pod.pod, "Normal", "Scheduled", message, DEFAULT_SCHEDULER, action="Binding")

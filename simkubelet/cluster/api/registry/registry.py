@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ....model.version import Version
+from ...objects.namespaces import termination
 from ...objects.objects import JSON, Objects, copied, with_deletion
 from ...objects.selector_verdicts import check_all_read
 from ...objects.stored_sizes import TOO_LARGE, is_too_large
@@ -277,9 +278,9 @@ class Registry:
         """
         if not kind.namespaced:
             return
-        found = self.get(_NAMESPACES, "", namespace)
-        if found.get("status", {}).get("phase") == "Terminating":
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        self.get(_NAMESPACES, "", namespace)
+        why = termination(self.objects, namespace)
+        if why is not None:
             error = StatusError.forbidden(kind.resource, name, why)
             cause = {
                 "reason": NAMESPACE_TERMINATING,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scheduled_cluster import GPU, ScheduledCluster
+from tests.support.device_claims import claim_for, request
+from tests.support.scheduled_cluster import CLAIMS, GPU, DeviceCluster, ScheduledCluster
 
 NOT_HELPFUL = (
     "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
@@ -153,3 +154,29 @@ def test_preference_that_compares_with_no_number_is_an_error_where_there_is_a_ch
     (condition,) = cluster.object("pods", "torn")["status"]["conditions"]
     assert cluster.failures("torn") == [text]
     assert (condition["reason"], condition["message"]) == ("SchedulerError", text)
+
+
+@pytest.mark.parametrize("is_threaded", [False, True], ids=["in the loop", "in a thread"])
+async def test_ending_namespace_takes_no_binding(is_threaded: bool) -> None:
+    cluster = DeviceCluster()
+    cluster.write("namespaces", {"metadata": {"name": "default"}, "status": {"phase": "Terminating"}})
+    cluster.pod("plain", 0)
+    cluster.write(CLAIMS, claim_for(request()))
+    cluster.claim_pod("claiming")
+
+    if is_threaded:
+        while await cluster.scheduler.try_next_in_thread():
+            pass
+    else:
+        cluster.try_all()
+
+    for name in "plain", "claiming":
+        assert cluster.node_of(name) is None
+        (condition,) = cluster.object("pods", name)["status"]["conditions"]
+        assert (condition["reason"], condition["message"]) == (
+            "SchedulerError",
+            f'running Bind plugin "DefaultBinder": pods "{name}" is forbidden: unable to create new content in '
+            "namespace default because it is being terminated",
+        )
+    assert cluster.claim()["status"].get("reservedFor", []) == []
+    assert cluster.events == []
