@@ -31,7 +31,7 @@ from ..model.pod_status import PodPhase, PodStatus, Waiting
 from ..model.version import Difference
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
-from ..runtime.program import MissingVariableError, environment
+from ..runtime.program import ContainerConfigError, check_mounts, environment
 from .pod_actions import CrashLoopBackOff, PodActions, actions_for
 from .status import StatusGenerator
 from .termination import end_containers, terminated
@@ -293,7 +293,8 @@ class PodWorker:
         try:
             options = await self._tools.containers.run_options(self.pod, container)
             env = environment(self.pod, container, self._tools.cluster)
-        except (AllocationError, DynamicResourcesError, MissingVariableError) as error:
+            check_mounts(self.pod, container, env, options.envs)
+        except (AllocationError, DynamicResourcesError, ContainerConfigError) as error:
             # Of an error that is a gRPC status, only the description is shown.
             message = _RPC_ERROR.sub("", str(error))
             self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)

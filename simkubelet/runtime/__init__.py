@@ -9,7 +9,7 @@ if typing.TYPE_CHECKING:
     from .cri import Cri
     from .cri_call import CriCall
     from .process_container import ContainerFiles
-    from .program import container_manifest, expand, program_of
+    from .program import container_manifest, expand, program_of, sub_path
     from .translated_files import check_containers
 else:
     from .._internal import lazy
@@ -27,7 +27,7 @@ else:
             ".cri": ("Cri",),
             ".cri_call": ("CriCall",),
             ".process_container": ("ContainerFiles",),
-            ".program": ("container_manifest", "expand", "program_of"),
+            ".program": ("container_manifest", "expand", "program_of", "sub_path"),
             ".translated_files": ("check_containers",),
         },
     )
@@ -45,4 +45,5 @@ __all__ = [
     "container_manifest",
     "expand",
     "program_of",
+    "sub_path",
 ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,16 @@ from ..model.errors import InputError
 from ..model.pod import Container, Pod
 from .container_runtime import ContainerStartError, init_error
 
-__all__ = ["MissingVariableError", "Program", "container_manifest", "environment", "expand", "program_of"]
+__all__ = [
+    "ContainerConfigError",
+    "Program",
+    "check_mounts",
+    "container_manifest",
+    "environment",
+    "expand",
+    "program_of",
+    "sub_path",
+]
 
 # An escaped `$`, or a reference with any name, which need not be one that a shell would take.
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
@@ -145,15 +155,58 @@ def _texts(pod: Pod, container: Container, manifest: Mapping[str, Any], key: str
     return tuple(texts)
 
 
-class MissingVariableError(Exception):
-    """The source of a variable does not exist; the message is the kubelet's."""
+def check_mounts(pod: Pod, container: Container, own: Mapping[str, str], plugin_env: Mapping[str, str]) -> None:
+    """Check where in their volumes the mounts of a container begin.
+
+    Args:
+        pod: it has the container.
+        container: whose mounts.
+        own: its variables, in which references are not yet replaced.
+        plugin_env: what the device plugins added.
+
+    Raises:
+        ContainerConfigError: see `sub_path`.
+    """
+    mounts = [one for one in container_manifest(pod, container).get("volumeMounts") or () if one.get("subPathExpr")]
+    # Variables that are too long are the runtime's to refuse.
+    with suppress(ContainerStartError):
+        env = _expanded((), own, plugin_env)[1] if mounts else {}
+        for mount in mounts:
+            sub_path(mount, env)
+
+
+def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str:
+    """Where in its volume a mount begins, a relative path; empty where it has all of the volume.
+
+    Raises:
+        ContainerConfigError: a variable is missing or empty, or the path leads out of the volume.
+        ContainerStartError: the path is longer than the kernel takes a variable.
+
+    Source: kubelet/container/helpers.go, ``ExpandContainerVolumeMounts``; kubelet/kubelet_pods.go, ``makeMounts``;
+    pkg/volume/validation/pv_validation.go, ``ValidatePathNoBacksteps`` (kubernetes v1.34.4; the same from v1.26.15 to
+    v1.37.2).
+    """
+    expression = mount.get("subPathExpr") or ""
+    names = {found[1] for found in _REFERENCE.finditer(expression) if found[0] != "$$"}
+    if missing := sorted(name for name in names if not env.get(name)):
+        raise ContainerConfigError(f"missing value for {', '.join(missing)}")
+    path = expand(expression, env) or mount.get("subPath") or ""
+    if path.startswith("/"):
+        raise ContainerConfigError(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise ContainerConfigError(f"unable to provision SubPath `{path}`: must not contain '..'")
+    return path
+
+
+class ContainerConfigError(Exception):
+    """What a container's variables or mounts refer to is not there or not allowed; the message is the kubelet's."""
 
 
 def environment(pod: Pod, container: Container, cluster: ClusterApi) -> Mapping[str, str]:
     """The container's own variables in order; references in them are not yet replaced.
 
     Raises:
-        MissingVariableError: a config map, a secret or a key of one is not there.
+        ContainerConfigError: a config map, a secret or a key of one is not there.
     """
     manifest = container_manifest(pod, container)
     found: dict[str, str] = {}
@@ -181,7 +234,7 @@ def _from_elsewhere(pod: Pod, source: Mapping[str, Any], cluster: ClusterApi) ->
             return _plain(values[key])
         if reference.get("optional"):
             return None
-        raise MissingVariableError(f"couldn't find key {key} in {kind} {pod.namespace}/{reference.get('name')}")
+        raise ContainerConfigError(f"couldn't find key {key} in {kind} {pod.namespace}/{reference.get('name')}")
     return ""
 
 
@@ -195,7 +248,7 @@ def _values(pod: Pod, field: str, reference: Mapping[str, Any] | None, cluster: 
     if found is None:
         if reference.get("optional"):
             return None
-        raise MissingVariableError(f'{singular} "{name}" not found')
+        raise ContainerConfigError(f'{singular} "{name}" not found')
     return dict(found.get("data") or {}) if field == "configMap" else dict(_decoded(found.get("data") or {}))
 
 

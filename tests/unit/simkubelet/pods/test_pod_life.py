@@ -225,6 +225,20 @@ async def test_pod_waits_for_its_volume_and_tries_it_ever_later(node: Any) -> No
     await node.until(lambda: node.phase(name) == "Running")
 
 
+async def test_container_waits_for_the_variable_of_a_mount(node: Any) -> None:
+    mounts = [{"name": "v", "mountPath": "/v", "subPathExpr": "$(POD)/$(NONE)"}]
+    variables = [{"name": "POD", "value": "p"}]
+    name = node.pod(
+        None,
+        volumes=[{"name": "v", "emptyDir": {}}],
+        containers=[container("c", env=variables, volumeMounts=mounts)],
+    )
+
+    await node.until(lambda: events(node, name, "Failed") == ["Error: missing value for NONE"])
+
+    assert node.container(name).state == Waiting("CreateContainerConfigError", "missing value for NONE")
+
+
 async def test_container_waits_for_the_secret_of_a_variable(node: Any) -> None:
     source = {"secretKeyRef": {"name": "late", "key": "token"}}
     name = node.pod(None, containers=[container("c", env=[{"name": "TOKEN", "valueFrom": source}])])

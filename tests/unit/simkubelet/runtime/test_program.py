@@ -13,7 +13,15 @@ from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.container_runtime import ContainerStartError
-from simkubelet.runtime.program import MissingVariableError, Program, environment, expand, program_of
+from simkubelet.runtime.program import (
+    ContainerConfigError,
+    Program,
+    check_mounts,
+    environment,
+    expand,
+    program_of,
+    sub_path,
+)
 
 
 def program(plugin_env: dict[str, str] | None = None, **container: object) -> Program:
@@ -36,6 +44,37 @@ def program(plugin_env: dict[str, str] | None = None, **container: object) -> Pr
 )
 def test_references_are_expanded(text, expanded):
     assert expand(text, {"A": "1", "A.b": "2"}) == expanded
+
+
+@pytest.mark.parametrize(
+    ("mount", "path"),
+    [
+        ({}, ""),
+        ({"subPath": "$(A)"}, "$(A)"),
+        ({"subPathExpr": "logs/$(A)/$$(A)"}, "logs/1/$(A)"),
+    ],
+)
+def test_mount_begins_where_its_variables_say(mount: dict[str, str], path: str) -> None:
+    assert sub_path(mount, {"A": "1"}) == path
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("$(b)$(Z)$(EMPTY)$(A)", "missing value for EMPTY, Z, b"),
+        ("$(ROOT)", "error SubPath `/etc` must not be an absolute path"),
+        ("x/$(UP)", "unable to provision SubPath `x/../y`: must not contain '..'"),
+    ],
+)
+def test_mount_that_cannot_begin_there_has_the_kubelets_words(expression: str, why: str) -> None:
+    mounts = [{"name": "v", "mountPath": "/v", "subPathExpr": expression}]
+    spec = {"containers": [{"name": "c", "volumeMounts": mounts}]}
+    pod = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec})
+
+    with pytest.raises(ContainerConfigError) as error:
+        check_mounts(pod, pod.containers[0], {"A": "1", "EMPTY": "", "ROOT": "/etc", "DOTS": ".."}, {"UP": "../y"})
+
+    assert str(error.value) == why
 
 
 def test_variables_see_the_earlier_ones_of_the_pod_and_commands_the_plugins_too():
@@ -155,7 +194,7 @@ def test_variable_has_the_value_of_its_source(objects: Objects, source: dict[str
     ],
 )
 def test_source_that_is_not_there_is_named_unless_optional(objects: Objects, source: dict[str, Any], why: str) -> None:
-    with pytest.raises(MissingVariableError) as error:
+    with pytest.raises(ContainerConfigError) as error:
         variables(objects, env=from_(**source))
     assert str(error.value) == why
 
