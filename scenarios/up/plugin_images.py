@@ -1,9 +1,9 @@
 """Containers that are device plugins: where an image stands for a plugin, its container is that plugin's process.
 
 The process runs as a plugin of the node does, with the node's paths and fake GPUs, and with the container's arguments
-and environment as far as these reach nothing beyond the node (`plugin_command`). It finds the kubelet's folder of
-sockets where its volumes show it, and nowhere else; other folders of the node it has anyway. Images of vendors have
-more than one program, so a container whose ``command`` runs another one is the node's own runtime's, as are the
+and environment as far as these reach nothing beyond the node (`plugin_command`). It finds the kubelet's folders, and
+those of CDI, where its volumes show them, and nowhere else; other folders of the node it has anyway. Images of vendors
+have more than one program, so a container whose ``command`` runs another one is the node's own runtime's, as are the
 containers of all other images.
 """
 
@@ -19,13 +19,13 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any, Final, get_args
 
-from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.devices import DeviceRunOptions
 from simkubelet.host import PipedLog
 from simkubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.pod import Container, Pod
+from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.runtime import (
     ContainerFiles,
     ContainerHandle,
@@ -36,11 +36,12 @@ from simkubelet.runtime import (
     container_manifest,
     expand,
     program_of,
+    sub_path,
 )
 
 from ..backends.world.child import Child, Spawn
 from ..backends.world.logs import exit_message
-from ..backends.world.node import SimNode
+from ..backends.world.node import KUBELET, OF_A_POD, SimNode
 from ..backends.world.plugins import GivenByPod, plugin_command
 from ..story.specs import Builtin, PluginSpec
 from ..story.stub_spec import Serves
@@ -54,7 +55,7 @@ BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
 STUB: Final = PluginSpec(name="stub", builtin="stub", serves=Serves(devices=tuple(f"device-{n}" for n in range(8))))
 """The stub of nodes that no story describes."""
 _DEVICE_PLUGIN: Final = "device-plugin"
-_SOCKETS: Final = PurePosixPath(DEVICE_PLUGIN_PATH)
+_SOCKETS: Final = tuple(f"{KUBELET}/{name}" for name in (DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES))
 _LONGEST_WORD: Final = 128 * 1024
 """Bytes. Source: Linux v6.1, include/uapi/linux/binfmts.h, ``MAX_ARG_STRLEN``."""
 
@@ -107,7 +108,8 @@ class PluginImages:
         env = program_of(pod, container, options.envs).env
         args = tuple(expand(text, env) for text in arguments)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
-        given = GivenByPod(args, env, tuple(_socket_folders(pod, manifest)))
+        own = f"{pod.uid}-{container.name}-{attempt}"
+        given = GivenByPod(args, env, own, dict(_shown(pod, manifest, env)))
         try:
             command = plugin_command(self._node, spec, None, is_beside_foreign=self._has_foreign, given=given)
             _check_words((*args, *env.values()), command.argv)
@@ -119,12 +121,14 @@ class PluginImages:
             process = await self._spawn(command, log.pipe)
         except BaseException as error:
             await log.close()
+            self._node.remove_container(own)
             if isinstance(error, InputError | HostError | OSError):
                 raise ContainerStartError(StartFailure.RUN, str(error)) from None
             raise
         log.pipe.close()
 
         def ended(status: int) -> None:
+            self._node.remove_container(own)
             said = exit_message(log.path, log.begin, is_rotated=log.is_rotated)
             self._trace.append(PluginExited(pod.key, self._node.name, status, said))
 
@@ -158,19 +162,24 @@ def _arguments(spec: PluginSpec, manifest: Mapping[str, Any]) -> list[str] | Non
     return [*rest, *args] if len(rest) < len(command) or not command else None
 
 
-def _socket_folders(pod: Pod, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Where a container sees the kubelet's folder of sockets: as a volume of its own, or in that of a folder above."""
+def _shown(pod: Pod, manifest: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Where a container sees which of the folders that it has to mount, alone or with a folder above them."""
     volumes = {one["name"]: one["hostPath"]["path"] for one in pod.spec.get("volumes") or () if one.get("hostPath")}
     for mount in manifest.get("volumeMounts") or ():
-        if (path := volumes.get(mount["name"])) is not None:
-            shown = _joined(path, mount.get("subPath") or "")
-            if _SOCKETS.is_relative_to(shown):
-                yield _joined(mount["mountPath"], str(_SOCKETS.relative_to(shown)))
+        if (path := volumes.get(mount["name"])) is None:
+            continue
+        shown = _joined(path, sub_path(mount, env))
+        if any(PurePosixPath(shown).is_relative_to(one) for one in OF_A_POD):
+            yield _joined(mount["mountPath"]), shown
+        for folder in (*OF_A_POD, *_SOCKETS):
+            if folder != shown and PurePosixPath(folder).is_relative_to(shown):
+                yield _joined(mount["mountPath"], str(PurePosixPath(folder).relative_to(shown))), folder
 
 
-def _joined(path: str, part: str) -> str:
+def _joined(path: str, part: str = "") -> str:
     # Two slashes at the beginning are a path of their own to `normpath`.
-    return "/" + normpath(f"{path}/{part}").lstrip("/")
+    joined = "/" + normpath(f"{path}/{part}").lstrip("/")
+    return joined.removeprefix("/var") if PurePosixPath(joined).is_relative_to("/var/run") else joined
 
 
 def _file_name(word: str) -> str:

@@ -50,7 +50,7 @@ class NodeView:
             that is elsewhere.
         storage: A folder for what is written into folders that host and node share, made where it is missing. Each
             view of a node may have the same one.
-        places: Path -> the folder or file that is shown there as a whole, and can be written.
+        places: Path -> the folder or file that is shown there as a whole, and can be written; also below another one.
         hidden: Patterns of paths of which the host's are not shown.
         opened: Folders of the host that take new entries, besides those that host and node both have.
         devices: The folder of the node's device nodes, plain files that are shown as character devices.

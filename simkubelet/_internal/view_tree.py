@@ -84,14 +84,17 @@ class View:
             self.open_above([*needed, *self.kept])
         top = bindings.begin(self.opened(self.storage))
         self.compose("", top, "/", self.root)
+        for path in sorted(self.places):
+            if self._place_above(path):
+                self.keep(path, self.places[path], is_writable=True)
         self.lay_over_proc()
         if os.geteuid() == 0:
             self.cover_secrets()
         for path in needed:
             if self._place_above(path) or self._is_roots_alone(path):
-                self.keep(path)
+                self.keep(path, path)
         for folder in self.kept:
-            self.keep(folder, is_writable=True)
+            self.keep(folder, folder, is_writable=True)
         if self.devices:
             self.show_devices()
         return top
@@ -191,9 +194,11 @@ class View:
         self.bindings.cover(found, path)
         os.close(found)
 
-    def keep(self, path: str, *, is_writable: bool = False) -> None:
-        """Let a path of the host stay where it is, also below a folder that is the node's own."""
-        source = os.open(path, os.O_PATH)
+    def keep(self, path: str, shown: str, *, is_writable: bool = False) -> None:
+        """Show a path of the host, also below a folder that is the node's own."""
+        source = os.open(shown, os.O_PATH)
+        if shown != path:
+            self.check(source)
         if (own := self._place_above(path)) and not os.path.lexists(self.bindings.place(path)):
             here = self.opened(self.places[own])
             *folders, name = path[len(own) + 1 :].split("/")

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 CDI_SPECS: Final = "/var/run/cdi"
 """Where a plugin writes CDI specifications."""
+KUBELET: Final = "/var/lib/kubelet"
+OF_A_POD: Final = (KUBELET, "/run/cdi", "/etc/cdi")
+"""Folders of a node, with all that is in them, of which a pod sees what it mounts alone."""
+_CONTAINERS: Final = "containers"
+"""Has the folder of each plugin's container: what that itself has at the paths of `OF_A_POD`."""
 
 
 _OWN: Final = ("/etc/cdi", "/run/cdi", "/run/nvidia", "/var/lib/kubelet", "/var/lib/simkubelet")
@@ -156,17 +161,25 @@ class SimNode:
         if self.files.tree.is_folder(CDI_SPECS):
             self.files.tree.clear(CDI_SPECS)
 
-    def view(self, places: Mapping[str, Path]) -> NodeView:
-        """How a program sees the node that has a node's paths built in; `places` are those that it alone has.
+    def view(self, places: Mapping[str, Path], container: str | None = None) -> NodeView:
+        """How a program sees the node that has a node's paths built in.
+
+        Args:
+            places: Path -> what it alone has there.
+            container: The name of the container of a pod that it is; see `OF_A_POD`.
 
         Raises:
             InputError: a folder of the node is none, or a link out of it.
         """
         try:
+            if container is not None:
+                places = {**self._folders_of(container), **places}
             own = {
                 path: self._folder.real_path(f"/{place.relative_to(self.directory)}") for path, place in places.items()
             }
             shown, storage = {**self._places(), **own}, self.files.open_view()
+            if container is not None:
+                shown = {path: place for path, place in shown.items() if path in own or not _is_of_a_pod(path)}
             if self._view is None:
                 # By its descriptor, as a plugin can put anything in its place.
                 self._view = os.open(storage, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -181,6 +194,17 @@ class SimNode:
             devices=self._machine_folder / "dev" if self._machine_folder.exists() else None,
             kept=(self.directory,),
         )
+
+    def _folders_of(self, container: str) -> Mapping[str, Path]:
+        folders = {path: f"/{_CONTAINERS}/{container}/{path[1:].replace('/', '-')}" for path in OF_A_POD}
+        for folder in folders.values():
+            self._folder.make_folder(folder, exist_ok=True)
+        return {path: self.directory / folder[1:] for path, folder in folders.items()}
+
+    def remove_container(self, container: str) -> None:
+        """Remove what the container of a plugin has left in its own folders."""
+        with suppress(OSError):
+            self._folder.remove_folder(f"/{_CONTAINERS}/{container}")
 
     def tap_folder(self, plugin: str) -> Path:
         """Return the folder of sockets of a plugin with a tap."""
@@ -212,7 +236,7 @@ class SimNode:
                 os.fchmod(opened, 0o1777)
         for path in _OWN:
             root.make_folder(path, exist_ok=True)
-        kubelet = [f"/var/lib/kubelet/{one}" for one in (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)]
+        kubelet = [f"{KUBELET}/{one}" for one in (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)]
         shown = own | {path: (root, path) for path in kubelet if root.is_folder(path)}
         return {path: tree.real_path(there) for path, (tree, there) in shown.items()}
 
@@ -267,6 +291,10 @@ class SimNode:
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
             devices.serve(self.root)
         return devices
+
+
+def _is_of_a_pod(path: str) -> bool:
+    return any(PurePosixPath(path).is_relative_to(folder) for folder in OF_A_POD)
 
 
 def check_base(base: Path | None, nodes: Iterable[str]) -> None:

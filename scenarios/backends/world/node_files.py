@@ -131,6 +131,17 @@ class SimFiles:
             self.tree.make_folder(path)
             self._show(path)
 
+    def mounted(self, path: str) -> Path:
+        """The folder or file of the node at a path that a pod mounts; a folder is made where nothing is.
+
+        Raises:
+            InputError: something is in its way.
+        """
+        with self._named_errors(path, "mounted"):
+            if not self.tree.has(path):
+                self.tree.make_folder(path)
+            return self.tree.real_path(path)
+
     def remove_folder(self, path: str) -> None:
         """Remove the folder at an absolute path of the node with all that is in it.
 

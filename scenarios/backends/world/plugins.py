@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from fakegpu import Machine
 
 
+_CDI: Final = "/run/cdi"
 _CREDENTIAL: Final = re.compile(
     r"KUBE(CTL)?_?CONFIG(_PATHS?)?|KUBERNETES_(SERVICE|PORT)(_.*)?|SSH_AUTH_SOCK|DOCKER_AUTH_CONFIG"
     r"|.*(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(_|SSH|PG)PASS|_PWD|CREDENTIAL|JWT|_PAT|_AUTH|CONNECTION_STRING"
@@ -275,12 +276,14 @@ class GivenByPod:
     """What a container gives the plugin of its image: `args` behind the plugin's own, and variables.
 
     Attributes:
-        socket_folders: Where its volumes show the kubelet's folder of sockets.
+        container: Its name; no other container of the node has it at the same time.
+        shown: Path -> the path on the node that its volumes show there, as far as a pod has to mount that to see it.
     """
 
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    socket_folders: Collection[str] = (DEVICE_PLUGIN_PATH,)
+    container: str | None = None
+    shown: Mapping[str, str] = field(default_factory=lambda: {DEVICE_PLUGIN_PATH: DEVICE_PLUGIN_PATH})
 
 
 def plugin_command(
@@ -318,13 +321,15 @@ def plugin_command(
         if given is None:
             argv, added = [*argv, *places, *settings, *spec.builtin_args], GivenByPod()
         else:
-            has_sockets = DEVICE_PLUGIN_PATH in given.socket_folders
+            has_sockets = given.shown.get(DEVICE_PLUGIN_PATH) == DEVICE_PLUGIN_PATH
             if not has_sockets:
                 # In its view nothing is there.
                 places = ("--kubelet-dir", DEVICE_PLUGIN_PATH, "--host-root", str(node.root))
             argv = [*argv, *settings, *spec.builtin_args]
-            words = (*given.args, *places, "--container", json.dumps(dict(given.env)))
-            added = GivenByPod(words, socket_folders=given.socket_folders)
+            # What it writes into a folder that it does not mount reaches nobody.
+            unseen = () if _CDI in given.shown.values() or spec.builtin != "nvidia" else ("--cdi-spec-dir=",)
+            words = (*given.args, *unseen, *places, "--container", json.dumps(dict(given.env)))
+            added = replace(given, args=words, env={})
             is_beside_others |= node.spec.runtime is Runtime.PROCESS or not has_sockets
         is_seen = is_beside_others or needs_view(node.spec, spec)
         argv = _seen(node, argv, _places(node, spec, added), added) if is_seen else tied_to_parent([*argv, *added.args])
@@ -358,9 +363,17 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 
 def _places(node: SimNode, spec: PluginSpec, given: GivenByPod) -> dict[str, Path]:
-    """What a plugin in a view sees as the kubelet's folders of sockets: those of its own where it has a tap."""
-    found = {PLUGINS_REGISTRY_PATH: node.found_tap_folder(spec.name)} if spec.tap else {}
-    return found | dict.fromkeys(given.socket_folders, _socket_folder(node, spec))
+    """What a plugin in a view alone sees: the kubelet's folders of sockets, those of its own where it has a tap.
+
+    Raises:
+        InputError: A folder that its volumes show cannot be made.
+    """
+    folders = {DEVICE_PLUGIN_PATH: _socket_folder(node, spec)}
+    if spec.tap:
+        folders[PLUGINS_REGISTRY_PATH] = node.found_tap_folder(spec.name)
+    if given.container is None:
+        return folders
+    return {path: folders.get(place) or node.files.mounted(place) for path, place in given.shown.items()}
 
 
 def _seen(
@@ -375,7 +388,8 @@ def _seen(
     check_sandbox()
     # The processes are found by the mark.
     env = {name: value for name, value in given.env.items() if name != MARK}
-    return sandboxed(program, node.view(places), given.args, env, has_own_network=has_own_network)
+    view = node.view(places, given.container)
+    return sandboxed(program, view, given.args, env, has_own_network=has_own_network)
 
 
 def stub_options(name: str, serves: Serves) -> list[str]:

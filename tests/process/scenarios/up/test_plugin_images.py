@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from scenarios.backends.world.child import spawn_process
+from scenarios.backends.world.child import PluginCommand, spawn_process
 from scenarios.backends.world.node import SimNode
 from scenarios.backends.world.plugin_forks import PluginForks
 from scenarios.story.specs import NodeSpec, PluginSpec
@@ -21,6 +23,7 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
+from simkubelet.model.errors import HostError
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.runtime.container_runtime import (
     BookKeepingContainer,
@@ -76,6 +79,17 @@ def with_volume(pod: Pod, path: str, **mount: str) -> Pod:
     manifest = copy.deepcopy(dict(pod.manifest))
     manifest["spec"]["volumes"] = [{"name": "other", "hostPath": {"path": path}}]
     manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "other", **mount}]
+    return pod_from_manifest(manifest)
+
+
+def with_mounts(pod: Pod, places: dict[str, str]) -> Pod:
+    """A pod with other volumes than its own: folder of the node -> where it is mounted."""
+    manifest = copy.deepcopy(dict(pod.manifest))
+    named = {f"v{index}": pair for index, pair in enumerate(places.items())}
+    manifest["spec"]["volumes"] = [{"name": name, "hostPath": {"path": path}} for name, (path, _) in named.items()]
+    manifest["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": name, "mountPath": place} for name, (_, place) in named.items()
+    ]
     return pod_from_manifest(manifest)
 
 
@@ -248,6 +262,105 @@ async def test_plugin_finds_the_folder_of_sockets_where_a_volume_shows_it(
 
     assert await container.wait() == ExitStatus.of(0)
     assert log_of(node, pod) == "kubelet.sock\n"
+
+
+def with_folders(node: SimNode) -> dict[str, Path]:
+    """Folders of the node that pods mount -> where they are, each with a file of its own name."""
+    kubelet = {f"/var/lib/kubelet/{one}": node.directory / one for one in ("plugins_registry", "pod-resources")}
+    folders = {**kubelet, "/run/cdi": node.root / "run/cdi", "/etc/cdi": node.root / "etc/cdi"}
+    for path, folder in folders.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / path.replace("/", "-")).touch()
+    return folders
+
+
+@pytest.mark.parametrize(
+    "folder", ["/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", "/run/cdi", "/etc/cdi"]
+)
+async def test_plugin_sees_a_folder_of_the_node_only_where_it_mounts_it(node: SimNode, folder: str) -> None:
+    folders = with_folders(node)
+    list_all = f"for one in {' '.join(folders)} /elsewhere; do ls $one 2>/dev/null; done; ls {DEVICE_PLUGIN_PATH}"
+    runtime, without = images(node), a_pod("example.com/plugin", list_all)
+    (node.plugin_folder / "kubelet.sock").touch()
+    mounted = with_mounts(a_pod("example.com/plugin", list_all), {folder: folder, DEVICE_PLUGIN_PATH: "/elsewhere"})
+
+    for pod, seen, status in (
+        (without, ["kubelet.sock"], 0),
+        (mounted, [folder.replace("/", "-"), "kubelet.sock"], 2),
+    ):
+        container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
+
+        assert (await container.wait()).code == status
+        assert [line for line in log_of(node, pod).splitlines() if DEVICE_PLUGIN_PATH not in line] == seen
+
+
+async def test_pod_without_a_folder_takes_it_from_no_other(node: SimNode) -> None:
+    folders = with_folders(node)
+    held = "/var/lib/kubelet/pod-resources"
+    first = with_mounts(
+        a_pod("example.com/plugin", f"echo ready; read line </later; ls {held}"), {held: held, "/later": "/later"}
+    )
+    runtime = images(node)
+    os.mkfifo(node.root / "later")
+    holder = await runtime.start(first, first.containers[0], NO_DEVICES)
+    await until(lambda: "ready" in log_of(node, first))
+    second = with_mounts(a_pod("example.com/plugin", "true"), {"/var/lib/kubelet/plugins_registry": "/var/lib/x"})
+
+    other = await runtime.start(second, second.containers[0], NO_DEVICES)
+    await other.wait()
+    await asyncio.to_thread((node.root / "later").write_text, "go\n")
+    await holder.wait()
+
+    assert log_of(node, first).splitlines()[-1] == held.replace("/", "-")
+    assert folders[held].is_dir()
+
+
+async def test_what_a_plugin_writes_without_a_mount_is_its_own(node: SimNode) -> None:
+    folders = with_folders(node)
+    write = "cd /run/cdi && echo x > spec && ls; mkdir -p /var/lib/kubelet/plugins/mine && ls /var/lib/kubelet"
+    pod = a_pod("example.com/plugin", write)
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert (await container.wait()).code == 0
+    assert log_of(node, pod).splitlines() == ["spec", "device-plugins", "plugins"]
+    assert names_in(folders["/run/cdi"]) == ["-run-cdi"]
+    assert not (node.directory / "plugins").exists()
+    assert names_in(node.directory / "containers") == []
+
+
+@pytest.mark.parametrize("folder", ["/var/run/cdi", "/run", "/etc/cdi"])
+async def test_bundled_plugin_writes_specifications_only_into_a_folder_that_it_mounts(
+    node: SimNode, folder: str
+) -> None:
+    asked: list[PluginCommand] = []
+
+    async def spawn(command: PluginCommand, output: object) -> NoReturn:
+        asked.append(command)
+        raise HostError("not started")
+
+    runtime = PluginImages(node, BUNDLED_IMAGES, BookKeepingRuntime(), RealClock(), lambda *_: None, Trace(), spawn)
+    pod = with_mounts(a_pod("simkubelet/nvidia"), {DEVICE_PLUGIN_PATH: DEVICE_PLUGIN_PATH, folder: folder})
+
+    with pytest.raises(ContainerStartError):
+        await runtime.start(pod, pod.containers[0], NO_DEVICES)
+
+    assert ("--cdi-spec-dir=" in asked[0].argv) == (folder == "/etc/cdi")
+
+
+async def test_mount_in_a_folder_begins_where_a_variable_says(node: SimNode) -> None:
+    with_folders(node)
+    pod = with_volume(
+        a_pod("example.com/plugin", "ls /here", PART="lib/kubelet"),
+        "/var",
+        mountPath="/here",
+        subPathExpr="$(PART)/pod-resources",
+    )
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+    await container.wait()
+
+    assert log_of(node, pod) == "-var-lib-kubelet-pod-resources\n"
 
 
 @pytest.fixture
