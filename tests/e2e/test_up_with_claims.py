@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from simkubelet.remote import ApiClient, ApiError, read_kubeconfig
 from tests.support.joined_nodes import PODS, eventually_so, is_running
-from tests.support.live_cluster import live_cluster
+from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.patience import eventually
 
 DRIVER = Path(__file__).parents[2] / "scenarios" / "catalog" / "dra" / "driver.py"
 GROUP = "/apis/resource.k8s.io/v1beta1"
@@ -47,6 +49,12 @@ POD = {
 }
 
 
+def await_driver(cluster: LiveCluster) -> None:
+    """Wait until the driver is registered: a pod that finds none is tried again after more than a minute."""
+    log = next(cluster.scratch.glob("simkubelet/*/node-1/logs/plugins"), Path()) / "driver.log"
+    eventually(lambda: log.is_file() and "registered" in log.read_text())
+
+
 @pytest.mark.parametrize("minor", ["1.32", "1.33"])
 async def test_pod_runs_with_a_claim_where_gate_and_group_are_on(minor: str) -> None:
     driver = shlex.quote(f"driver={sys.executable} {DRIVER}")
@@ -54,6 +62,7 @@ async def test_pod_runs_with_a_claim_where_gate_and_group_are_on(minor: str) -> 
         async with ApiClient(read_kubeconfig(cluster.kubeconfig)) as client:
             for path, body in OBJECTS.items():
                 await client.call("POST", path, {"apiVersion": "resource.k8s.io/v1beta1", **body})
+            await asyncio.to_thread(await_driver, cluster)
             await client.call("POST", PODS, POD)
 
             async def is_running() -> bool:
@@ -104,6 +113,7 @@ async def test_selectors_that_cost_too_much_end_nothing() -> None:
             for path, body in OBJECTS.items():
                 if "templates" not in path:
                     await client.call("POST", path.replace(GROUP, V1), in_v1(body))
+            await asyncio.to_thread(await_driver, cluster)
             claims = f"{V1}/namespaces/default/resourceclaims"
             for name, expression in REFUSED.items():
                 with pytest.raises(ApiError, match="Forbidden: too complex, exceeds cost limit"):
