@@ -2,7 +2,9 @@
 
 What appears in the folder of a plugin or of its kubelet appears in the other's folder as a socket of the tap, and what
 vanishes on one side vanishes on the other. So a plugin notices a new kubelet, and a kubelet that clears its folder
-removes the plugin's sockets.
+removes the plugin's sockets. Sockets in folders of a plugin's folder are in folders of the same names for the kubelet,
+whose plugin watcher looks there, too (pluginmanager/pluginwatcher/plugin_watcher.go, ``traversePluginDir``, kubernetes
+v1.34.4).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,8 @@ _THERE: Final = Mask.CREATE | Mask.MOVED_TO
 BACKLOG: Final = 128
 """Connections that wait to be accepted on a socket of a tap."""
 _MOST_MIRRORS: Final = 1000
+_MOST_FOLDERS: Final = 1000
+"""Of a plugin that are looked into."""
 _PAUSE_S: Final = 0.1
 """Before the next try where no connection can be accepted, as all descriptors are in use."""
 _Identity = tuple[int, int]
@@ -62,6 +66,8 @@ class MirroredSockets:
         self._on_accept = on_accept
         self._mirrors: dict[Path, _Mirror] = {}
         self._removed_here = Counter[Path]()
+        self._made: set[Path] = set()
+        """Folders of the kubelet's that stand for some of the plugin's."""
         self._was_full = False
         self._events = Inotify(self._handle)
 
@@ -73,9 +79,11 @@ class MirroredSockets:
         """
         self._plugin_folder.mkdir(parents=True, exist_ok=True)
         for left in filter(_is_socket, files_of(self._plugin_folder)):
-            _unlink(left)
+            with contextlib.suppress(OSError):
+                _unlink(left)
         for folder in (self._plugin_folder, self._kubelet_folder):
             self._events.add(folder, _GONE | _THERE | Mask.ONLYDIR)
+        self._look_into(self._plugin_folder)
         self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
 
     def close(self) -> None:
@@ -90,7 +98,10 @@ class MirroredSockets:
             self._look_again()
             return
         is_kubelets = path.name == KUBELET_SOCKET_NAME
-        if mask & _THERE and is_kubelets == (path.parent == self._kubelet_folder):
+        if mask & Mask.ISDIR:
+            if path.is_relative_to(self._plugin_folder):
+                self._changed(path, is_there=bool(mask & _THERE))
+        elif mask & _THERE and is_kubelets == (path.parent == self._kubelet_folder):
             self._appeared(path)
         elif mask & _GONE:
             self._gone(path)
@@ -103,10 +114,27 @@ class MirroredSockets:
                 self._vanished(original)
             elif _identity(mirror.place) != mirror.identity:
                 self._gone(mirror.place)
-        of_plugin = (path for path in files_of(self._plugin_folder) if path.name != KUBELET_SOCKET_NAME)
-        for path in (self._kubelet_folder / KUBELET_SOCKET_NAME, *of_plugin):
-            if path not in self._mirrors:
+        if self._kubelet_folder / KUBELET_SOCKET_NAME not in self._mirrors:
+            self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
+        self._look_into(self._plugin_folder)
+
+    def _look_into(self, folder: Path) -> None:
+        """Watch a plugin's folder and those in it, and mirror the sockets there that are not mirrored yet."""
+        for path in files_of(folder, self._watch):
+            if path.name != KUBELET_SOCKET_NAME and path not in self._mirrors:
                 self._appeared(path)
+
+    def _changed(self, folder: Path, *, is_there: bool) -> None:
+        """A folder of the plugin's has come, or gone with all that is in it."""
+        self._events.remove(folder)
+        for original in [path for path in self._mirrors if path.is_relative_to(folder)]:
+            self._vanished(original)
+        if is_there:
+            self._look_into(folder)
+
+    def _watch(self, folder: Path) -> None:
+        with contextlib.suppress(OSError), found_without_links(folder):
+            self._events.add(folder, _GONE | _THERE | Mask.ONLYDIR | Mask.DONT_FOLLOW)
 
     def _gone(self, path: Path) -> None:
         if path in self._mirrors:
@@ -126,8 +154,10 @@ class MirroredSockets:
         self._vanished(original)
         if not _is_socket(original):
             return
-        is_kubelets = original.parent == self._kubelet_folder
-        place = (self._plugin_folder if is_kubelets else self._kubelet_folder) / original.name
+        if original.parent == self._kubelet_folder:
+            place = self._plugin_folder / original.name
+        else:
+            place = self._kubelet_folder / original.relative_to(self._plugin_folder)
         if len(self._mirrors) >= _MOST_MIRRORS:
             if not self._was_full:
                 _LOG.warning("%s: no tap is there: the plugin has %d sockets already", place, _MOST_MIRRORS)
@@ -150,6 +180,7 @@ class MirroredSockets:
         with contextlib.ExitStack() as unused:
             listener = unused.enter_context(socket.socket(socket.AF_UNIX))
             listener.setblocking(False)
+            self._make_above(place)
             self._remove(place)
             with folder_without_links(place.parent) as folder:
                 listener.bind(f"/proc/self/fd/{folder}/{place.name}")
@@ -165,13 +196,32 @@ class MirroredSockets:
         if _identity(mirror.place) == mirror.identity:
             with contextlib.suppress(OSError):
                 self._remove(mirror.place)
+        for folder in mirror.place.parents:
+            # Another one may have something there.
+            with contextlib.suppress(OSError):
+                if folder in self._made:
+                    with folder_without_links(folder.parent) as above:
+                        os.rmdir(folder.name, dir_fd=above)
+                    self._made.discard(folder)
         asyncio.get_running_loop().remove_reader(mirror.listener)
         mirror.listener.close()
+
+    def _make_above(self, place: Path) -> None:
+        """Make the folders of a socket that are not there.
+
+        Raises:
+            OSError: One cannot be made, or is a link.
+        """
+        for folder in [one for one in reversed(place.parents) if one.is_relative_to(self._kubelet_folder)][1:]:
+            with contextlib.suppress(FileExistsError), folder_without_links(folder.parent) as above:
+                os.mkdir(folder.name, dir_fd=above)
+                self._made.add(folder)
 
     def _remove(self, place: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             _unlink(place)
-            self._removed_here[place] += 1
+            if place.parent in (self._plugin_folder, self._kubelet_folder):
+                self._removed_here[place] += 1
 
 
 def _unlink(place: Path) -> None:
@@ -219,8 +269,18 @@ def accept_on(listener: socket.socket, take: Callable[[socket.socket], None]) ->
     listen()
 
 
-def files_of(folder: Path) -> list[Path]:
-    """The sorted files of a plugin's folder; none where the plugin lets nobody look into it."""
-    with contextlib.suppress(OSError):
-        return sorted(folder.iterdir())
-    return []
+def files_of(folder: Path, enter: Callable[[Path], None] = lambda _: None) -> Iterator[Path]:
+    """The files of a plugin's folder and of those in it; none where the plugin lets nobody look into one.
+
+    Args:
+        folder: The outermost; no link is followed from there on.
+        enter: Called with each folder before it is looked into.
+    """
+    pending, left = [folder], _MOST_FOLDERS
+    while pending and left:
+        here, left = pending.pop(), left - 1
+        enter(here)
+        with contextlib.suppress(OSError), os.scandir(here) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+            pending += [here / one.name for one in reversed(entries) if one.is_dir(follow_symlinks=False)]
+            yield from (here / one.name for one in entries if not one.is_dir(follow_symlinks=False))

@@ -20,6 +20,9 @@ from .contract import Breach, Contract, options_of
 from .link import Held, Link
 from .mirrored_sockets import BACKLOG, MirroredSockets, accept_on, files_of
 
+FOUND: Final = "_found"
+"""Ends the name of the folder that a plugin with a tap takes for ``plugins_registry``; that of the other one is the
+plugin's, which has no such line."""
 _LONGEST_DETAIL: Final = 1000
 OnReport = Callable[[Mapping[str, Any]], None]
 """Called with ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and with ``{"registered": RESOURCE,

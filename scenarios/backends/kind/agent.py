@@ -11,8 +11,8 @@ or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itse
     {"tapped": "PLUGIN", "report": {…}}        a tap has seen a call, see `tap.tap`
 
 It ends with its input. The node's root is mounted at ``/host``, the folder of the run at its own path. That has
-``machine`` and ``driver``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap ``taps/PLUGIN``. The path of
-everything that the agent makes on the node is recorded in `CREATED`, so that it can be removed after the story.
+``machine`` and ``driver``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap two folders in ``taps``. The
+path of everything that the agent makes on the node is recorded in `CREATED`, so that it can be removed after the story.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY_PATH
 from simkubelet.runtime import CriCall
 
-from ...tap.tap import CriTap, Tap
+from ...tap.tap import FOUND, CriTap, Tap
 from ..world.marked_processes import catches, owns_socket, signal_first, signal_marked
 from ..world.pod_resources import PodResourcesClient
 
@@ -89,9 +90,7 @@ class Agent:
             for folder in (PLUGINS, _KUBELET):
                 watch.add(folder, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
             self._look()
-            # Those of before a reboot.
-            for folder in TAPS.glob("*"):
-                self.do_add_tap(folder.name)
+            self.add_taps()
             if CRI.exists():
                 self.do_add_cri_tap()
             self._look_for_kubelet()
@@ -99,6 +98,12 @@ class Agent:
             seeing = asyncio.create_task(self._see(watch))
             await _lines(self._obey)
             seeing.cancel()
+
+    def add_taps(self) -> None:
+        """Stand where taps stood before a reboot."""
+        for folder in TAPS.glob("*"):
+            if not folder.name.endswith(FOUND):
+                self.do_add_tap(folder.name)
 
     def _look_for_kubelet(self) -> None:
         if _is_served(PLUGINS / "kubelet.sock"):
@@ -164,7 +169,8 @@ class Agent:
 
     def do_add_tap(self, plugin: str) -> None:
         """Stand between a plugin and the kubelet."""
-        tap = Tap(TAPS / plugin, PLUGINS, lambda report: _report(tapped=plugin, report=report))
+        found = TAPS / f"{plugin}{FOUND}", HOST / PLUGINS_REGISTRY_PATH.lstrip("/")
+        tap = Tap(TAPS / plugin, PLUGINS, lambda report: _report(tapped=plugin, report=report), found)
         tap.start()
         self._taps[plugin] = tap
 

@@ -18,6 +18,7 @@ from simkubelet.host import module_name
 
 from ...story.specs import PluginSpec
 from ...story.stub_spec import Registers, Serves
+from ...tap.tap import FOUND
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace
@@ -79,6 +80,8 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
     if program is None and spec.serves is not None and spec.serves.registers is Registers.FOUND:
         mounts[PLUGINS_REGISTRY_PATH] = PLUGINS_REGISTRY_PATH
     mounts |= _paths_of_options(place) if program is None else _built_in_places(place, program)
+    if spec.tap:
+        mounts[PLUGINS_REGISTRY_PATH] = f"{TAPS}/{spec.name}{FOUND}"
     container = {
         "name": "plugin",
         "image": image.reference,

@@ -26,6 +26,7 @@ from simkubelet.model.version import version
 from simkubelet.node_tree import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, FileTree
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
+from ...tap.tap import FOUND
 from .family import kill_rooted
 from .folders import own_folder
 from .node_files import SimFiles
@@ -59,8 +60,6 @@ _HARDWARE: Final = (
 
 
 _TAPS: Final = "taps"
-_FOUND: Final = "_found"
-"""Ends the name of a plugin's second folder there; no plugin's name has such a line."""
 _SHORTER: Final = "choose a folder with a shorter path with --dir or TMPDIR, where a link counts as what it leads to"
 _LOG_LEVELS: Final = 3
 """Folders below that of the logs: ``pods``, a pod's and a container's."""
@@ -212,7 +211,7 @@ class SimNode:
 
     def found_tap_folder(self, plugin: str) -> Path:
         """Return what such a plugin takes for the folder in which the kubelet finds sockets."""
-        return self.tap_folder(f"{plugin}{_FOUND}")
+        return self.tap_folder(f"{plugin}{FOUND}")
 
     def make_tap_folders(self, plugin: str) -> None:
         """Make the folders of sockets of a plugin with a tap, and that of the kubelet which that watches as well.
@@ -220,7 +219,7 @@ class SimNode:
         Raises:
             OSError: one cannot be made, or is a link.
         """
-        for name in (plugin, f"{plugin}{_FOUND}"):
+        for name in (plugin, f"{plugin}{FOUND}"):
             self._folder.make_folder(f"/{_TAPS}/{name}", exist_ok=True)
             if self._folder.real_path(f"/{_TAPS}/{name}") != self._logs.parent / _TAPS / name:
                 raise OSError(errno.EXDEV, "leads out of its place")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from scenarios.backends.kind import agent
 from scenarios.backends.kind.agent import Agent, AgentDevices, AgentFiles
 from simkubelet.apis.inotify import Mask, PathEvent
+from tests.support.patience import until
 
 
 @pytest.fixture
@@ -76,6 +78,34 @@ def test_kubelet_found_before_its_event_is_reported_once(
         next_one.listen()
         seen._handle(created)
         assert reported() == 1
+
+
+async def test_tap_stands_before_both_folders_of_the_kubelet_also_after_a_reboot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="a-") as short:
+        host = Path(short)
+        registry, sockets, taps = host / "var/lib/kubelet/plugins_registry", host / "d", host / "t"
+        for folder in (registry, sockets):
+            folder.mkdir(parents=True)
+        for name, place in {"HOST": host, "PLUGINS": sockets, "TAPS": taps}.items():
+            monkeypatch.setattr(agent, name, place)
+        seen = Agent()
+        seen.do_add_tap("gpu")
+        with socket.socket(socket.AF_UNIX) as found, socket.socket(socket.AF_UNIX) as registering:
+            (taps / "gpu_found/sub").mkdir()
+            found.bind(str(taps / "gpu_found/sub/a.sock"))
+            registering.bind(str(taps / "gpu/b.sock"))
+
+            await until(lambda: (registry / "sub/a.sock").exists() and (sockets / "b.sock").exists())
+
+        assert sorted(path.name for path in taps.iterdir()) == ["gpu", "gpu_found"]
+        await seen._taps["gpu"].close()
+
+        after = Agent()
+        after.add_taps()
+        assert list(after._taps) == ["gpu"]
+        await after._taps["gpu"].close()
 
 
 def test_a_nodes_own_toolkit_stays(host: Path) -> None:

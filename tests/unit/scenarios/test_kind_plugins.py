@@ -327,6 +327,7 @@ async def test_a_tap_has_the_plugins_folder_and_tells_in_the_place_of_a_stub(tra
         mounts = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
         paths = {mounts[one["name"]]: one["hostPath"]["path"] for one in spec["volumes"]}
         assert paths[PLUGIN_FOLDER] == f"{TAPS}/{name}"
+        assert paths["/var/lib/kubelet/plugins_registry"] == f"{TAPS}/{name}_found"
 
 
 async def test_a_plugin_is_off_when_the_controller_lets_go_of_its_pod(trace: Trace) -> None:

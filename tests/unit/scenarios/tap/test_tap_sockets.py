@@ -100,6 +100,61 @@ async def test_plugin_whose_socket_the_kubelet_finds_is_tapped(folder: Path) -> 
     await tap.close()
 
 
+async def test_plugin_with_sockets_in_folders_is_tapped(folder: Path) -> None:
+    reports: list[Any] = []
+    of_kubelet, registry = folder / "k", folder / "registry"
+    of_kubelet.mkdir()
+    registry.mkdir()
+    (folder / "found" / "before").mkdir(parents=True)
+    tap = Tap(folder / "p", of_kubelet, reports.append, (folder / "found", registry))
+    tap.start()
+    (folder / "found" / "a" / "b").mkdir(parents=True)
+
+    for place in "before/p.sock", "a/b/q.sock":
+        plugin = ByteServer(folder / "found" / place)
+        await plugin.start()
+        await until((registry / place).exists)
+        async with channel(registry / place) as to:
+            await to.unary_unary(f"{PLUGIN}Allocate")(b"", wait_for_ready=True)
+        if place.startswith("before"):
+            await plugin.stop()
+            await until(lambda: not (registry / "before").exists())
+    assert reports.count({"called": "Allocate", "devices": []}) == 2
+    assert tap.plugin_sockets == ("q.sock",)
+
+    (folder / "found" / "a").rename(folder / "elsewhere")
+    await until(lambda: list(registry.iterdir()) == [])
+    (folder / "elsewhere").rename(folder / "found" / "again")
+    await until((registry / "again/b/q.sock").exists)
+    await plugin.stop()
+    await tap.close()
+    assert list(registry.iterdir()) == []
+
+
+async def test_folders_behind_links_are_not_looked_into(folder: Path) -> None:
+    of_kubelet, registry, others = folder / "k", folder / "registry", folder / "others"
+    for one in (of_kubelet, registry, others, folder / "found"):
+        one.mkdir()
+    other = ByteServer(others / "p.sock")
+    await other.start()
+    (folder / "found" / "linked").symlink_to(others)
+    (registry / "taken").symlink_to(others)
+    (folder / "found" / "taken").mkdir()
+    tap = Tap(folder / "p", of_kubelet, lambda report: None, (folder / "found", registry))
+    tap.start()
+    own = [ByteServer(folder / "found" / place) for place in ("taken/q.sock", "r.sock")]
+    for one in own:
+        await one.start()
+
+    await until((registry / "r.sock").exists)
+
+    assert sorted(path.name for path in registry.iterdir()) == ["r.sock", "taken"]
+    assert [path.name for path in others.iterdir()] == ["p.sock"]
+    await tap.close()
+    for one in (other, *own):
+        await one.stop()
+
+
 async def test_connection_to_a_plugin_that_is_gone_is_refused(between: Between) -> None:
     plugin = await between.plugin()
     mirror = between.mirror_of(plugin.socket)
