@@ -56,6 +56,13 @@ class Registers(StrEnum):
     NEVER = "never"
     FOUND = "found"
     """It never calls Register: its socket is in ``plugins_registry``, where the kubelet finds it and asks."""
+    FOUND_AGAIN = "found-again"
+    """The same; it makes its socket again when the kubelet has refused it."""
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the kubelet finds the socket."""
+        return self in (Registers.FOUND, Registers.FOUND_AGAIN)
 
 
 class OnLostStream(StrEnum):
@@ -117,7 +124,7 @@ class Behaviour:
     """All that the stub needs to know.
 
     Attributes:
-        socket_name: Relative to the plugins' folder, with `Registers.FOUND` to ``plugins_registry``; ``{second}`` in it
+        socket_name: Relative to the plugins' folder, where it is found to ``plugins_registry``; ``{second}`` in it
             is the time at which the socket is made.
         on_lost_stream: What the end of a stream does.
         watched_folder: Where a new ``kubelet.sock`` is waited for; the plugins' folder where it is None.

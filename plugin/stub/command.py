@@ -65,12 +65,12 @@ Example:
 @click.option("--preferred-allocation", is_flag=True, help="Offer GetPreferredAllocation.")
 @click.option(
     "--registers",
-    type=click.Choice(["until-connected", "always", "once", "never", "found"]),
+    type=click.Choice(["until-connected", "always", "once", "never", "found", "found-again"]),
     default="until-connected",
     show_default=True,
     help="Register at the start and for each new kubelet, and again after a refusal or a lost stream; or without that "
     "(always), at the start only, or on command only; or have the socket in plugins_registry, where the kubelet finds "
-    "it.",
+    "it (found), and make it again after a refusal (found-again).",
 )
 @click.option(
     "--watches",

@@ -127,8 +127,7 @@ class Stub:
     ) -> None:
         self.behaviour = behaviour
         self._kubelet_socket = plugin_socket(kubelet_dir, api.KUBELET_SOCKET_NAME)
-        is_found = behaviour.registers is Registers.FOUND
-        self._folder = kubelet_dir.parent / PLUGINS_REGISTRY if is_found else kubelet_dir
+        self._folder = kubelet_dir.parent / PLUGINS_REGISTRY if behaviour.registers.is_found else kubelet_dir
         self._socket = self._named_now()
         self._reports = reports
         self._others = [
@@ -219,7 +218,7 @@ class Stub:
             if self._registers_for(cause):
                 # A new kubelet has removed the socket, and a stream that has ended opens only with another server.
                 await self.stop_server()
-                await self._register_by_itself()
+                await (self.start_server() if self.behaviour.registers.is_found else self._register_by_itself())
             elif cause is _Cause.LOST_STREAM and self.behaviour.on_lost_stream is OnLostStream.EXIT:
                 return
             elif cause is _Cause.LOST_STREAM and self.behaviour.on_lost_stream is OnLostStream.HANG:
@@ -229,6 +228,8 @@ class Stub:
         """Whether it registers again; what has happened since the cause may have made that needless."""
         if cause is _Cause.NEW_KUBELET:
             return self.behaviour.registers in (Registers.ALWAYS, Registers.UNTIL_CONNECTED)
+        if self.behaviour.registers is Registers.FOUND_AGAIN:
+            return cause is _Cause.REFUSED and not self._is_accepted
         if self.behaviour.registers is not Registers.UNTIL_CONNECTED or cause is _Cause.LOST_STREAM:
             return False
         is_needed = not self._is_accepted if cause is _Cause.REFUSED else self._server is not None
@@ -236,8 +237,11 @@ class Stub:
 
     async def _register_by_itself(self) -> None:
         """Register, and see to it that a refusal is not the end where the behaviour says so."""
-        self._is_accepted = await self.register()
-        if not self._is_accepted and self.behaviour.registers is Registers.UNTIL_CONNECTED:
+        self._answered(is_accepted=await self.register())
+
+    def _answered(self, *, is_accepted: bool) -> None:
+        self._is_accepted = is_accepted
+        if not is_accepted and self.behaviour.registers in (Registers.UNTIL_CONNECTED, Registers.FOUND_AGAIN):
             asyncio.get_running_loop().call_later(_PAUSE_S, self._causes.put_nowait, _Cause.REFUSED)
 
     async def start_server(self) -> None:
@@ -331,7 +335,7 @@ class Stub:
 
         Source: k8s.io/kubelet v0.34.4, pkg/apis/pluginregistration/v1/api.proto.
         """
-        if self.behaviour.registers is not Registers.FOUND:
+        if not self.behaviour.registers.is_found:
             return {}
         return {
             "/pluginregistration.Registration/GetInfo": UnaryMethod(InfoRequest.FromString, self._info),
@@ -351,4 +355,5 @@ class Stub:
     async def _found(self, request: RegistrationStatus) -> RegistrationStatusResponse:
         registration = Registration(self.behaviour.resource_name, self._endpoint)
         self._reports.registered(registration, "" if request.plugin_registered else request.error)
+        self._answered(is_accepted=request.plugin_registered)
         return RegistrationStatusResponse()

@@ -83,6 +83,8 @@ class Subject:
             return f"needs {number_of(needs.devices, 'device')}; the plugin lists {self.count}"
         if needs.registers and self.is_found:
             return "the plugin does not call Register; the kubelet finds its socket in plugins_registry"
+        if needs.found and not self.is_found:
+            return "the plugin calls Register; the kubelet finds no socket of it in plugins_registry"
         if needs.pre_start and "preStart" not in self.options:
             return "the plugin does not ask for PreStartContainer"
         if needs.preferred_allocation and "preferredAllocation" not in self.options:
@@ -118,7 +120,7 @@ class Subject:
         spec = PluginSpec(
             name=plugin.name,
             command=self.command,
-            tap=plugin.tap,
+            tap=plugin.reports_calls,
             start=plugin.start,
             api=self.profile.api,
             env={**plugin.env, **self.profile.env},

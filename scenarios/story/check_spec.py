@@ -25,6 +25,7 @@ class Needs(Part):
     Attributes:
         devices: How many devices at least.
         registers: It calls Register. A kubelet finds the socket of any other in ``plugins_registry``, and asks it.
+        found: It does not, so that the kubelet finds its socket.
         pre_start: It asks for PreStartContainer.
         preferred_allocation: It offers GetPreferredAllocation.
         breakable: Its profile says how a device breaks.
@@ -36,6 +37,7 @@ class Needs(Part):
 
     devices: Count = 1
     registers: Literal[True] | None = None
+    found: Literal[True] | None = None
     pre_start: Literal[True] | None = None
     preferred_allocation: Literal[True] | None = None
     breakable: StrictBool = False

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from .part import Capability, KubernetesVersion, Name, NodePath, Part
-from .stub_spec import Registers, Serves
+from .stub_spec import Serves
 
 DEFAULT_KUBERNETES = "1.34"
 MESSAGE_BYTES = 4 << 20
@@ -311,8 +311,10 @@ class PluginSpec(Part):
             raise PydanticCustomError("program", "needs exactly one of 'builtin' and 'command'")
         if self.serves is not None and self.builtin != "stub":
             raise PydanticCustomError("program", "only 'builtin: stub' serves what 'serves' says")
-        if self.tap and self.serves is not None and self.serves.registers is Registers.FOUND:
-            raise PydanticCustomError("program", "with 'registers: found' there is no Register call for a tap")
+        if self.tap and self.serves is not None and self.serves.registers.is_found:
+            raise PydanticCustomError(
+                "program", "a stub that the kubelet finds reports all calls itself; leave out 'tap'"
+            )
         if self.quirks is not None and self.builtin is None:
             raise PydanticCustomError("program", "only a 'builtin' has 'quirks'; give a program of yours 'args'")
         return self

@@ -24,6 +24,13 @@ class Registers(StrEnum):
     NEVER = "never"
     FOUND = "found"
     """Its socket is in ``plugins_registry``, where the kubelet finds it and asks."""
+    FOUND_AGAIN = "found-again"
+    """The same; it makes its socket again when the kubelet has refused it."""
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the kubelet finds the socket."""
+        return self in (Registers.FOUND, Registers.FOUND_AGAIN)
 
 
 class OnLostStream(StrEnum):

@@ -80,7 +80,9 @@ count: 2                             # how many healthy devices it lists
 ```
 
 `xid: 79` breaks one GPU. With `lost: true`, NVML's wait for events fails, and NVIDIA's plugin marks all its GPUs as
-unhealthy: `breaks` is then their number.
+unhealthy: `breaks` is then their number. While a GPU is lost that plugin cannot start (`buildGPUDeviceMap` in
+`internal/rm/device_map.go` of v0.19.0), so no plugin lists the other GPUs: `health/survives-a-kubelet-restart` and
+`health/survives-a-plugin-restart` fail with `actual absent`.
 
 Each plugin has a network of its own, as in a pod without `hostNetwork`, so that a port that it listens on is free in
 every check. Where no namespaces can be made all plugins share the host's.
@@ -113,6 +115,7 @@ def needs_text(needs: Needs) -> str:
     parts = [
         f"at least {needs.devices} devices" if needs.devices > 1 else "",
         "a plugin that calls Register" if needs.registers else "",
+        "a plugin whose socket the kubelet finds in plugins_registry" if needs.found else "",
         "a plugin that asks for PreStartContainer" if needs.pre_start else "",
         "a plugin that offers GetPreferredAllocation" if needs.preferred_allocation else "",
         "a profile with `break`" if needs.breakable and not needs.healable else "",
@@ -184,6 +187,7 @@ PROOFS: Final[Mapping[tuple[str, str], Proof]] = {
     (NVIDIA, "instances/rolling-update"): Proof("internal/plugin/server.go", 169, "os.Remove(plugin.socket)"),
     (MELLANOX, "allocation/unknown-device"): Proof("pkg/resources/server.go", 388, "ress[i].Devices = rs.deviceSpec"),
     (MELLANOX, "stream/ends"): Proof("pkg/resources/server.go", 319, "return nil"),
+    (MELLANOX, "hostile-kubelet/found-refused"): Proof("pkg/resources/server.go", 440, "rs.rsConnector.Stop()"),
     (MELLANOX, "instances/rolling-update"): Proof("pkg/resources/server.go", 415, "os.Remove(rs.socketPath)"),
 }
 """Plugin and check -> what shows that the verdict is right, in the version that the page names."""
@@ -214,6 +218,7 @@ KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
     (NVIDIA, "instances/rolling-update", "failed", _ONE_SOCKET),
     (MELLANOX, "allocation/unknown-device", "warning", _NOT_ITS_IDS),
     (MELLANOX, "stream/ends", "failed", "its ListAndWatch returns, and its socket is not made again"),
+    (MELLANOX, "hostile-kubelet/found-refused", "failed", "a refusal stops its server for good"),
     (MELLANOX, "instances/rolling-update", "failed", _ONE_SOCKET),
     ("Kubernetes sample-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
     ("`generic`", "instances/rolling-update", "failed", _ONE_SOCKET),

@@ -17,7 +17,7 @@ from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY_PATH
 from simkubelet.host import module_name
 
 from ...story.specs import PluginSpec
-from ...story.stub_spec import Registers, Serves
+from ...story.stub_spec import Serves
 from ...tap.tap import FOUND
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
@@ -77,7 +77,7 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
     labels = {**LABELS, "plugin": spec.name, "node": place.node}
     env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
     mounts = {PLACE: PLACE, PLUGIN_FOLDER: f"{TAPS}/{spec.name}" if spec.tap else PLUGIN_FOLDER}
-    if program is None and spec.serves is not None and spec.serves.registers is Registers.FOUND:
+    if program is None and spec.serves is not None and spec.serves.registers.is_found:
         mounts[PLUGINS_REGISTRY_PATH] = PLUGINS_REGISTRY_PATH
     mounts |= _paths_of_options(place) if program is None else _built_in_places(place, program)
     if spec.tap:

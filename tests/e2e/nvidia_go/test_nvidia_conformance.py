@@ -29,7 +29,7 @@ PROFILE = {key: conformance_page.example_profile()[key] for key in ("gpus", "bre
 """What the page says of GPUs and their faults; the rest of its example would change what other checks do."""
 FOUND_GROUPS = (
     *("allocation", "health", "stream", "instances", "kubelet-restart/during-admission"),
-    *("hostile-kubelet/unknown-device", "limits/list-size", "resources/sockets"),
+    *("hostile-kubelet/unknown-device", "hostile-kubelet/found-refused", "limits/list-size", "resources/sockets"),
 )
 ADAPTER = Path(__file__).with_name("rdma") / "profile.yaml"
 SOURCES = {NVIDIA: build_nvidia_plugin.sources, MELLANOX: build_rdma_plugin.sources}

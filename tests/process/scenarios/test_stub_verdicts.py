@@ -16,6 +16,7 @@ from simkubelet.model.errors import PluginError
 from tests.support.conformance import statuses
 
 RESOURCE = "example.com/device"
+BY_ID = {check.id: check for check in all_checks()}
 GOOD = (Status.PASSED, Status.SKIPPED)
 
 
@@ -67,6 +68,13 @@ async def stub(*options: str) -> Subject:
             id="an endpoint by its absolute path, which the kubelet finds",
         ),
         pytest.param(
+            ["--registers", "found"],
+            ["hostile-kubelet"],
+            {"hostile-kubelet/found-refused": Status.FAILED},
+            id="found once, and not after a refusal",
+        ),
+        pytest.param(["--registers", "found-again"], ["hostile-kubelet"], {}, id="found again after a refusal"),
+        pytest.param(
             ["--socket", "stub-{second}.sock"],
             ["registration", "instances/killed", "resources/sockets", "shutdown"],
             {},
@@ -103,7 +111,8 @@ async def test_option_gets_its_right_verdict(
     assert (subject.resource, subject.count) == (RESOURCE, 2)
     assert {check: status for check, status in found.items() if status not in GOOD} == faults
     # A check says nothing where one that it needs has failed, and only there.
-    assert Status.SKIPPED not in found.values() or Status.FAILED in faults.values()
+    left = [check for check in found if not subject.reason_to_skip(BY_ID[check].spec.needs)]
+    assert Status.SKIPPED not in [found[check] for check in left] or Status.FAILED in faults.values()
 
 
 @pytest.mark.parametrize(

@@ -337,6 +337,11 @@ async def test_plugin_whose_calls_are_not_seen_gets_no_verdict(monkeypatch: pyte
         pytest.param({"preferredAllocation": True}, "", id="option that is on"),
         pytest.param({"breakable": True}, "no profile says how a device breaks (break:)", id="break"),
         pytest.param({"many": True}, "no profile says how the plugin lists many devices (many:)", id="many"),
+        pytest.param(
+            {"found": True},
+            "the plugin calls Register; the kubelet finds no socket of it in plugins_registry",
+            id="found",
+        ),
         pytest.param({"healable": True}, "no profile says how a device is healed (heal:)", id="heal"),
     ],
 )
