@@ -5,7 +5,8 @@ want to run than there are cores. But a user waits for the story, so a wait ends
 its length, as on a machine with three threads for each core, which is what builds and test suites make of one. A wait
 has ten seconds in any case, the default of an expectation: even a short wait has to cover the start of a process, and
 that takes seconds on a machine which is that busy. A wait that came to its end so with less than a quarter of its time
-says nothing about the plugin.
+says nothing about the plugin; nor does one that had more while plugins still came and went, as they do for long after
+many restarts of their kubelet.
 """
 
 from __future__ import annotations
@@ -67,10 +68,13 @@ _FROM_PROCESSES: Final = frozenset(
     )
 )
 """What real processes did, in their own time; the other kinds can all follow from node time alone."""
+_COMINGS: Final = frozenset((PluginRegistered.kind, PluginDisconnected.kind, RegistrationRefused.kind))
+_STILL_COME_S: Final = 1.0
 _SLOWEST: Final = 0.05
 """The pace, compared with real time, below which it never goes."""
 _MOST_TIMES: Final = 3.0
 _ALWAYS_S: Final = 10.0
+_SAYS_SOMETHING: Final = 0.25
 _LOADAVG: Final = Path("/proc/loadavg")
 
 
@@ -157,9 +161,12 @@ class SimPatience:
         self._looked_at = len(trace)
         self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
         self._has_final_limit = False
+        self._noted = len(trace)
+        self._came_at_s = -math.inf
 
     async def wait(self) -> bool:
         """See `Patience`."""
+        self._note_comings()
         if self._is_over():
             return await self._leap()
         if await self._happens_within(_IDLE_S):
@@ -169,7 +176,13 @@ class SimPatience:
     @property
     def is_starved(self) -> bool:
         """See `Patience`."""
-        return self._real_time.is_starved()
+        still_come = self._real_time.read() < self._came_at_s + _STILL_COME_S
+        return self._real_time.is_starved(1.0 if still_come else _SAYS_SOMETHING)
+
+    def _note_comings(self) -> None:
+        begin, self._noted = self._noted, len(self._trace)
+        if any(event.kind in _COMINGS for event in self._trace[begin : self._noted]):
+            self._came_at_s = self._real_time.read()
 
     async def _happens_within(self, limit_s: float) -> bool:
         if self._is_over():
@@ -245,9 +258,9 @@ class FairTime:
         """Whether the wait is over however busy the machine is."""
         return self._now() >= self._over_at
 
-    def is_starved(self) -> bool:
-        """Whether it is over because of the latest end, with less than a quarter of the time that it was to have."""
-        return self.is_latest_end() and self._seconds < self._limit_s / 4
+    def is_starved(self, share: float = _SAYS_SOMETHING) -> bool:
+        """Whether it is over because of the latest end, with less than this share of the time that it was to have."""
+        return self.is_latest_end() and self._seconds < share * self._limit_s
 
 
 class Starts:

@@ -13,7 +13,7 @@ import pytest
 from scenarios.backends.sim.patience import FairTime, SimPatience, Starts, settled
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.events import DevicesListed, NodeStatusUpdated
+from simkubelet.model.events import DevicesListed, NodeStatusUpdated, PluginRegistered
 from tests.support.patience import LIMIT_S
 
 
@@ -314,6 +314,32 @@ async def test_slow_looks_and_restless_plugins_do_not_extend_a_wait(
     # One more look after the end.
     assert now_s <= most_s + look_s
     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("wanting", "last_s", "expected"),
+    [
+        pytest.param(8, 45, True, id="busy, until the end"),
+        pytest.param(8, 30, False, id="busy, and then no more"),
+        pytest.param(25, 30, True, id="very busy"),
+        pytest.param(2, 45, False, id="idle"),
+    ],
+)
+async def test_wait_that_load_ends_while_plugins_still_register_says_nothing(
+    wanting: int, last_s: float, expected: bool
+) -> None:
+    world = World()
+    now_s = 0.0
+    watch = FairTime(15, lambda: now_s, lambda: wanting * len(os.sched_getaffinity(0)) // 2)
+    patience = world.patience(15, watch)
+
+    while await patience.wait():
+        world.look()
+        now_s += 1
+        if now_s <= last_s:
+            world.trace.append(PluginRegistered("node-1", "example.com/gpu", "gpu.sock"))
+
+    assert patience.is_starved is expected
 
 
 async def test_what_comes_as_a_wait_ends_gets_the_node_time_of_a_wait() -> None:
