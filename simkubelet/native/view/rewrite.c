@@ -94,8 +94,11 @@ static int answer_path(struct tracee *tracee, struct registers *r, const char *l
     size = size > room ? room : size;
     if (!size)
         return -EINVAL;
+    /* The result may be in the register of the first argument. */
+    if (!write_memory(tracee, *argument(r, buffer), view, size))
+        return -EFAULT;
     RESULT(r) = size;
-    return write_memory(tracee, *argument(r, buffer), view, size) ? ANSWERED : -EFAULT;
+    return ANSWERED;
 }
 
 /* The flags of a call; -1 for those of openat2 that nobody translates. */
