@@ -155,14 +155,14 @@ def run(
 
         compared = Compared(jobs, options.compare)
         play, hint = compared.play, "\n".join(filter(None, (one_line(compared.summary), hint)))
-    if options.backend in {BackendName.SIM, BackendName.JOIN} and (line := _shared(jobs)):
-        print(f"warning: {one_line(line)}", file=sys.stderr, flush=True)
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
+    # Before anything starts: the files are there whatever ends the run, and a wrong path is found.
+    outputs.write([Played(unplayed(job)) for job in jobs], summaries, 0.0)
+    if options.backend in {BackendName.SIM, BackendName.JOIN} and (line := _shared(jobs)):
+        print(f"warning: {one_line(line)}", file=sys.stderr, flush=True)
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:
         results = Results(jobs, screen)
-        # Before anything starts: the files are there whatever ends the run, and a wrong path is found.
-        outputs.write(results.played, summaries, 0.0)
         failure: SimkubeletError | None = None
         try:
             run_interruptibly(_play(jobs, options, count, results, play))

@@ -15,11 +15,24 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from simkubelet.host import one_line
+from simkubelet.model.errors import HostError
+from simkubelet.runtime import check_containers
 from tests.support.command_server import CommandServer
+
+
+@cache
+def shared_line() -> str:
+    """The first line of a run with containers where they share the machine's processes."""
+    with contextlib.suppress(HostError):
+        if line := check_containers():
+            return f"warning: {one_line(line)}\n"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -39,13 +52,15 @@ class Run:
     def __call__(
         self, command: str, outputs: tuple[str, str] = ("", ""), **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command; see `CommandServer.run`.
+        """Run a command; see `CommandServer.run`. What containers share on this machine is left out of its errors.
 
         Args:
             variables: Added to its environment.
         """
         program, *arguments = shlex.split(command)
-        return self.server.run(program, arguments, self.scratch, {**self.environment(), **variables}, outputs)
+        done = self.server.run(program, arguments, self.scratch, {**self.environment(), **variables}, outputs)
+        done.stderr = done.stderr.removeprefix(shared_line())
+        return done
 
     def start(self, command: str, **variables: str) -> subprocess.Popen[str]:
         """Run a command in a process group of its own, as a shell does, so that a test can interrupt it.

@@ -63,6 +63,13 @@ def test_stories_without_containers_say_nothing_of_them(run: Any) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_wrong_path_is_one_line_also_where_containers_share(run: Any) -> None:
+    done = simkubelet(run, "run", "--junit", "/dev/null/x.xml")
+
+    assert done.returncode == 2
+    assert done.stderr == "error: --junit: '/dev/null/x.xml' cannot be written: Not a directory\n"
+
+
 def test_cluster_says_what_its_containers_share() -> None:
     with live_cluster("--runtime process --plugin none", prefix=REFUSED) as cluster:
         said = cluster.interrupt()
