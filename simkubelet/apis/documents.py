@@ -54,9 +54,11 @@ _LEVEL_BEGINS: Final = (b"\n", b"\r", b"\xc2\x85", b"\xe2\x80", b"[", b"{", b"-"
 _SHORT: Final = 1 << 16
 _TOO_DEEP: Final = "exceeded max depth"
 _DEEP_FOR_LIBYAML: Final = "maximum nesting depth"
-_BASE_60: Final = re.compile(r"[-+]?[0-9_]+(?::[0-9]+)+")
-_LONGEST_BASE_60: Final = 4_300
-"""As Python bounds decimal ones: reading 1:59:59, a number of YAML 1.1, takes the square of its length."""
+_LONGEST_NUMBER: Final = 3_500
+"""Characters. Python writes no integer of more than 4,300 digits; a hexadecimal number becomes longer as it is written.
+Reading 1:59:59, a number of YAML 1.1, takes the square of its length."""
+_NUMBER: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|[0-9_]+(?::[0-9_]+)*)")
+_LIKE_A_LONG_NUMBER: Final = re.compile(rb"(?<![-+0-9a-fA-Fx_:])[-+0-9a-fA-Fx_:]{%d}" % (_LONGEST_NUMBER + 1))
 _ALIASED_VALUES: Final = 400_000
 """As many values as a text has bytes need no aliases; so many more are allowed."""
 
@@ -213,6 +215,7 @@ def _from_yaml(
     try:
         # A text in UTF-16 has NULs.
         is_simple = len(encoded) <= _SHORT and b"*" not in encoded and b"\0" not in encoded
+        is_simple = is_simple and not _LIKE_A_LONG_NUMBER.search(encoded)
         if not is_simple or sum(map(encoded.count, _LEVEL_BEGINS)) > MOST_LEVELS // 2:
             _check_events(text, make, most or len(encoded) + _ALIASED_VALUES, is_first=is_first)
         loader = make(text)
@@ -253,8 +256,9 @@ def _check_events(text: str | bytes, kind: Any, most: int, *, is_first: bool) ->
             if ended.anchor is not None:
                 anchored[ended.anchor] = levels, values
         elif isinstance(event, yaml.ScalarEvent):
-            if len(event.value) > _LONGEST_BASE_60 and _BASE_60.fullmatch(event.value):
-                raise BoundsError(f"a number of more than {_LONGEST_BASE_60} characters", event.start_mark)
+            is_plain = event.tag is not None or event.implicit[0]
+            if len(event.value) > _LONGEST_NUMBER and is_plain and _NUMBER.fullmatch(event.value):
+                raise BoundsError(f"a number of more than {_LONGEST_NUMBER} characters", event.start_mark)
             levels, values = 0, 1
             if event.anchor is not None:
                 anchored[event.anchor] = levels, values

@@ -190,11 +190,23 @@ def test_folder_and_missing_file_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "!!int "])
-def test_number_in_base_60_that_takes_hours_is_refused(tag: str) -> None:
-    text = f"a: 1\nx: {tag}1{':59' * 250_000}"
-
-    with pytest.raises(BoundsError, match=r"^a number of more than 4300 characters$") as caught:
-        load_yaml(text)
+@pytest.mark.parametrize(
+    "number",
+    ["1" + ":59" * 250_000, "1" + ":59" * 3_000, "0x" + "f" * 4_000, "-0b" + "1_" * 8_000, "0" + "7" * 5_000],
+    ids=["base 60, hours", "base 60", "base 16", "base 2", "base 8"],
+)
+def test_number_that_cannot_be_written_again_is_refused(tag: str, number: str) -> None:
+    with pytest.raises(BoundsError, match=r"^a number of more than 3500 characters$") as caught:
+        load_yaml(f"a: 1\nx: {tag}{number}")
 
     assert (caught.value.mark.line, caught.value.mark.column) == (1, 3)
+
+
+@pytest.mark.parametrize("number", ["1" + ":59" * 1_166, "0x" + "f" * 3_498, "9" * 3_500], ids=["60", "16", "10"])
+def test_longest_numbers_can_be_written_again(number: str) -> None:
+    assert int(str(load_yaml(f"x: {number}")["x"])) > 10**2000
+
+
+def test_text_that_looks_like_a_long_number_is_a_text() -> None:
+    assert load_yaml(f"x: '{'0' * 5_000}'") == {"x": "0" * 5_000}
     assert load_yaml("x: 1:59:59") == {"x": 7199}
