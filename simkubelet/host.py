@@ -15,6 +15,7 @@ if typing.TYPE_CHECKING:
     from ._internal.file_tree import folder_without_links, found_without_links
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit
+    from ._internal.other_program import run_program
     from ._internal.output import (
         escape,
         is_unread,
@@ -45,6 +46,7 @@ else:
             ".._internal.file_tree": ("folder_without_links", "found_without_links"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit",),
+            ".._internal.other_program": ("run_program",),
             ".._internal.output": (
                 "escape",
                 "is_unread",
@@ -94,6 +96,7 @@ __all__ = [
     "raise_limit",
     "remove_leftovers",
     "rotated_files",
+    "run_program",
     "sandboxed",
     "styled_output",
     "tied_to_parent",

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from .._internal.other_program import run_program
 from ..apis.documents import load_json
 from ..model.errors import InputError
 
@@ -28,6 +29,8 @@ __all__ = ["CredentialError", "ExecCredentials", "load_certificate"]
 _GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 _MODES: Final = ("Never", "IfAvailable", "Always")
+_LONGEST: Final = 1 << 20
+"""Bytes of what the program writes; an HTTP request of an API server has no longer token."""
 
 
 class CredentialError(Exception):
@@ -85,23 +88,16 @@ class ExecCredentials:
 
     async def _run(self) -> bytes:
         info = {"kind": "ExecCredential", "apiVersion": self._version, "spec": self._spec}
-        process = await asyncio.create_subprocess_exec(
-            *self._argv,
-            env={**os.environ, **self._env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        env = {**os.environ, **self._env, "KUBERNETES_EXEC_INFO": json.dumps(info)}
         try:
-            written, said = await process.communicate()
-        except asyncio.CancelledError:
-            process.kill()
-            await process.wait()
-            raise
-        if process.returncode:
-            last = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise CredentialError(f"exec: {self._argv[0]} ended with status {process.returncode}: {last}")
-        return written
+            ended = await run_program(self._argv, env=env, most_written=_LONGEST)
+        except OSError as error:
+            raise CredentialError(f"exec: {self._argv[0]} cannot be run: {error.strerror}") from None
+        except ValueError as error:
+            raise CredentialError(f"exec: {self._argv[0]}: {error}") from None
+        if ended.status:
+            raise CredentialError(f"exec: {self._argv[0]} ended with status {ended.status}: {ended.last_line}")
+        return ended.written
 
     def _take(self, written: bytes) -> None:
         try:
@@ -109,7 +105,7 @@ class ExecCredentials:
             version, status = credential["apiVersion"], credential.get("status") or {}
             token = str(status.get("token") or "")
             pair = [str(status.get(name) or "") for name in ("clientCertificateData", "clientKeyData")]
-            expires = datetime.fromisoformat(date) if (date := status.get("expirationTimestamp")) else None
+            expires = _time(date) if (date := status.get("expirationTimestamp")) else None
         except (ValueError, TypeError, KeyError, AttributeError):
             raise CredentialError(f"exec: {self._argv[0]} wrote no ExecCredential of {self._version}") from None
         if version != self._version:
@@ -143,9 +139,17 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) ->
         context.load_cert_chain(file.name)
 
 
+def _time(date: str) -> datetime:
+    time = datetime.fromisoformat(date)
+    if time.tzinfo is None:
+        raise ValueError(f"{date} has no time zone, which RFC 3339 wants")
+    return time
+
+
 def _program(config: Mapping[str, Any], folder: Path) -> str:
     command = str(config.get("command") or "")
-    found = shutil.which(folder / command if "/" in command else command) if command else None
+    # A path without a slash would be looked up on the PATH.
+    found = shutil.which(folder.absolute() / command if "/" in command else command) if command else None
     if found is None:
         hint = " ".join(str(config.get("installHint") or "").split())
         raise InputError(f"exec: there is no program '{command}'" + (f"; {hint}" if hint else ""))

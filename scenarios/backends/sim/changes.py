@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.host import run_program
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import DevicesListed
@@ -300,21 +300,9 @@ async def run_command(action: RunCommand, trace: Trace) -> None:
         HostError: It fails.
     """
     try:
-        process = await asyncio.create_subprocess_exec(
-            *action.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        ended = await run_program(action.command)
     except OSError as error:
         raise InputError(f"runCommand: cannot run {action.command[0]}: {error.strerror}") from None
-    try:
-        _, written = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        last = written.decode(errors="replace").strip().rpartition("\n")[2]
-        raise HostError(f"runCommand: {action.command[0]} ended with status {process.returncode}: {last}")
+    if ended.status:
+        raise HostError(f"runCommand: {action.command[0]} ended with status {ended.status}: {ended.last_line}")
     trace.append(CommandRun(action.command))

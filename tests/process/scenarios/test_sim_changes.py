@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from scenarios.backends.sim.changes import run_command
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
@@ -16,10 +19,34 @@ from scenarios.story.verbs.file_action import (
     RemoveFile,
     RemoveFolder,
 )
+from scenarios.story.verbs.node_action import RunCommand
 from scenarios.trace.trace import Trace
 from simkubelet._internal.sandbox import check_sandbox, sandboxed
 from simkubelet.model.errors import HostError
+from tests.support.patience import until
 from tests.support.stories import SOCKETS, change
+
+
+async def test_command_that_is_given_up_does_not_wait_for_its_children(tmp_path: Path, trace: Trace) -> None:
+    """A story that is interrupted, or takes longer than its time, ends; the shell's child still has its pipe."""
+    pid = tmp_path / "pid"
+    action = RunCommand.model_validate({"command": ["sh", "-c", f"echo $$ > {pid}; sleep 30; exit"]})
+
+    command = asyncio.create_task(run_command(action, trace))
+    await until(lambda: pid.exists() and pid.read_text())
+    command.cancel()
+    await asyncio.wait([command], timeout=20)
+
+    assert command.cancelled()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+async def test_command_that_fails_is_reported_with_its_last_line(trace: Trace) -> None:
+    action = RunCommand.model_validate({"command": ["sh", "-c", "echo one >&2; echo two >&2; sleep 30 & exit 3"]})
+
+    with pytest.raises(HostError, match=r"^runCommand: sh ended with status 3: two$"):
+        await run_command(action, trace)
 
 
 class Watcher:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from simkubelet.model.errors import InputError
 from simkubelet.remote import ApiClient, ApiError, ServerAccess, read_kubeconfig
+from tests.support.patience import until
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -88,6 +91,9 @@ async def test_program_is_told_of_the_cluster_where_it_asks_for_that(tmp_path: P
         pytest.param(TOKEN.replace("/v1", "/v1beta1"), "it wrote client.authentication.k8s.io/v1beta1", id="version"),
         pytest.param(gives(""), "neither a token nor a certificate", id="nothing"),
         pytest.param(gives(r"\"clientKeyData\": \"x\""), "only a certificate or a key", id="half a pair"),
+        pytest.param(gives(r"\"token\": \"t\", \"expirationTimestamp\": \"2020-01-01\""), "no ExecCred", id="no zone"),
+        pytest.param("while :; do echo yes; done", "it writes more than 1048576 bytes", id="endless"),
+        pytest.param("while :; do echo yes; done >&2 & sleep 1; kill $!; exit 7", "status 7: yes", id="endless error"),
     ],
 )
 async def test_program_without_credentials_is_one_clear_line(tmp_path: Path, script: str, words: str) -> None:
@@ -98,6 +104,43 @@ async def test_program_without_credentials_is_one_clear_line(tmp_path: Path, scr
             await client.get("/version")
     assert error.value.status == 401
     assert "\n" not in str(error.value)
+
+
+async def test_program_that_cannot_be_run_is_one_clear_line(tmp_path: Path) -> None:
+    access = read_kubeconfig(kubeconfig(tmp_path, TOKEN))
+    (tmp_path / "credentials").write_text("no program")
+
+    async with ApiClient(access) as client:
+        with pytest.raises(ApiError, match=r"credentials cannot be run: Exec format error$") as error:
+            await client.get("/version")
+    assert error.value.status == 401
+
+
+async def test_program_of_a_kubeconfig_in_the_working_directory_is_not_looked_up_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder, token in ((own, "own"), (other, "other")):
+        folder.mkdir()
+        kubeconfig(folder, gives(rf"\"token\": \"{token}\""))
+    monkeypatch.chdir(own)
+    monkeypatch.setenv("PATH", f"{other}:{os.environ['PATH']}")
+
+    assert await header(read_kubeconfig(Path("config"))) == "Bearer own"
+
+
+async def test_call_that_is_given_up_does_not_wait_for_children_of_the_program(tmp_path: Path) -> None:
+    access = read_kubeconfig(kubeconfig(tmp_path, "echo $$ > pid; sleep 30; exit"))
+
+    call = asyncio.create_task(header(access))
+    pid = tmp_path / "pid"
+    await until(lambda: pid.exists() and pid.read_text())
+    call.cancel()
+    await asyncio.wait([call], timeout=20)
+
+    assert call.cancelled()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.parametrize(
