@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
-from ..apis.documents import LARGEST_CHECKPOINT, read_file
+from ..apis.documents import MOST_VALUES, read_file
 from ..golang.text import InvalidJsonError, json_string, read_json
 from ..model.version import Version
 from .claim_info import ClaimInfo
@@ -74,7 +74,7 @@ class ClaimsFile:
         """
         path = self._folder / CHECKPOINT_NAME
         try:
-            text = read_file(path, LARGEST_CHECKPOINT, within_s=0).decode(errors="replace")
+            text = read_file(path, within_s=0).decode(errors="replace")
         except FileNotFoundError:
             try:
                 self._write(encode(None, self._version))
@@ -204,6 +204,9 @@ def _infos(data: str) -> list[ClaimInfo]:
 
 
 def _read_data(text: str) -> str:
+    # It is read while the other nodes of the process wait.
+    if text.count(",") > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES} values")
     document = read_json(text)
     if not isinstance(document, dict | None):
         raise ValueError(f"json: cannot unmarshal {go_kind(document)} into Go value of type state.Checkpoint")

@@ -166,6 +166,20 @@ async def test_kubelet_does_not_start_on_a_bad_file(make_world: Callable[[], Dra
     assert not world.node.is_running
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param(text_of(f"[{'{},' * 200_001}null]"), "more than 200000 values", id="values"),
+        pytest.param(" " * (10 << 20) + "{}", "it is larger than 10 mib", id="bytes"),
+    ],
+)
+def test_large_file_stops_the_start_unread(tmp_path: Path, text: str, error: str) -> None:
+    (tmp_path / "dra_manager_state").write_text(text)
+
+    with pytest.raises(BadCheckpointError, match=error):
+        ClaimsFile(tmp_path, V1_34).load()
+
+
 def test_folder_in_the_checkpoints_place_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "dra_manager_state").mkdir()
 
