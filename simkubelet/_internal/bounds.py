@@ -21,6 +21,7 @@ import os
 import resource
 import shlex
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -78,10 +79,16 @@ class BoundProgram:
         """Whether the kernel has ended a process of it for want of memory, as far as can be known."""
         return self._group is not None and self._group.has_lost()
 
-    def shut(self) -> None:
-        """Let it make no process any more; what it has is to be killed."""
+    def kill(self) -> None:
+        """Kill what can be found at once, and let it make no process any more; the rest is to be killed, too."""
         if self._group is not None:
-            self._group.shut()
+            self._group.kill()
+
+    def terminate(self, but: int) -> bool:
+        """Ask its processes but one to end, and let what is paused go on for that; False where there is no cgroup."""
+        if self._group is not None:
+            self._group.signal(signal.SIGTERM, signal.SIGCONT, but=but)
+        return self._group is not None
 
     def processes(self) -> set[int]:
         """Ids of its processes, whatever they have made of themselves; empty where there can be no cgroup."""

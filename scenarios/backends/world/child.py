@@ -322,7 +322,7 @@ class MarkedProcess:
 
     async def kill_all(self) -> None:
         if self._bound is not None:
-            self._bound.shut()
+            self._bound.kill()
         leader = self._process.pid if self._process.is_held else None
         kept = await Family(self._mark, leader, self._bound.processes if self._bound else tuple).kill()
         for pid in kept:
@@ -342,7 +342,8 @@ class MarkedProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
             self._process.send_signal(signal.SIGCONT)
-        await terminate_marked(self._mark, but=self._process.pid)
+        if self._bound is None or not self._bound.terminate(but=self._process.pid):
+            await terminate_marked(self._mark, but=self._process.pid)
 
     def send_signal(self, number: signal.Signals) -> None:
         if catches(self._process.pid, number):

@@ -51,6 +51,10 @@ class Family:
         seconds, and returned.
         """
         began_s = time.monotonic()
+        if self._leader is not None:
+            # At once, as what forks all the time leaves no time for a look.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._leader, signal.SIGKILL)
         while (left := await self._kill_once()) or self._kill_newest():
             waited_s = time.monotonic() - began_s
             if waited_s > _KILL_LIMIT_S or (waited_s > _TRACED_LIMIT_S and left and all(map(tracers, left))):

@@ -56,6 +56,7 @@ static void run_supervisor(pid_t program, int table, int ready, char **words)
     load_bindings(table);
     keep_open(ready);
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGTERM, SIG_IGN); /* It comes to all that a plugin has started. */
     struct rlimit files;
     if (!getrlimit(RLIMIT_NOFILE, &files)) {
         files.rlim_cur = files.rlim_max;

@@ -7,15 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scenarios.backends.world import family
+from scenarios.backends.world import family, marked_processes
 from scenarios.backends.world.child import Child, PluginCommand, spawn_process
+from scenarios.backends.world.marked_processes import Key
+from simkubelet._internal.bounds import version_of_cgroups
 from simkubelet._internal.cgroups import Groups
 from tests.support.patience import until
 from tests.support.strays import PROGRAM, STRAYS, TRACERS
@@ -104,6 +106,56 @@ async def test_strays_end_with_a_plugin_that_ends_by_itself(plugin: Plugin, stra
     assert await child.wait() == 3
     await child.kill_all()
     await plugin.check_all_have_ended()
+
+
+FORKS = """
+import os, sys
+for _ in range(4):
+    if not os.fork() and sys.argv[1:]:
+        os.setsid()
+os.write(1, b"ready.")
+while True:
+    try:
+        if not os.fork():
+            os._exit(0)
+        os.wait()
+    except OSError:
+        pass
+"""
+"""Sixteen processes that fork all the time, with an argument in sessions of their own."""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_asked"),
+    [(("leave",), True), (("leave",), False), ((), False)],
+    ids=["in a cgroup, asked to end", "in a cgroup, killed", "in a session, killed"],
+)
+async def test_what_forks_all_the_time_ends_before_a_look_at_each_process(
+    words: tuple[str, ...], is_asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not words:
+        monkeypatch.setattr(Groups, "make", lambda *_: None)
+    elif not version_of_cgroups():
+        pytest.skip("this process can make no cgroups")
+    command = PluginCommand("mine", "node-1", (PYTHON, "-c", FORKS, *words), dict(os.environ), tmp_path / "log")
+    output, theirs = os.pipe()
+    with os.fdopen(theirs, "wb") as log, os.fdopen(output, "rb", buffering=0) as said:
+        child = await spawn_process(command, log)
+        log.close()
+        os.set_blocking(output, False)
+        ready = bytearray()
+        await until(lambda: ready.extend(said.read() or b"") or ready.count(b".") == 16)
+        found = marked_processes.found
+
+        async def look() -> Mapping[Key, list[int]]:
+            await until(lambda: said.read() == b"")
+            return await found()
+
+        for module in (family, marked_processes):
+            monkeypatch.setattr(module, "found", look)
+        if is_asked:
+            await child.terminate_all()
+        await child.kill_all()
 
 
 DEBUGGER = """
