@@ -1,4 +1,4 @@
-"""Pods, DaemonSets, nodes and namespaces, written to the real API server's code and to ours: what is kept and refused.
+"""Pods, DaemonSets, nodes, namespaces, data, leases, roles and priorities, written to the real API server and to ours.
 
 What admission plugins do is left out on both sides, as are warnings, which are our own.
 """
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.compared_objects import compare
 from tests.support.oracle import ROUNDS, OracleProgram
+from tests.support.random_data import OF_DATA, WHOLE_DATA
 from tests.support.random_nodes import OF_NODES, WHOLE_NAMESPACES, WHOLE_NODES
 from tests.support.random_pods import OF_PODS, WHOLE_DAEMON_SETS, WHOLE_PODS
 
@@ -36,3 +37,9 @@ def test_nodes_are_kept_and_refused_as_by_the_real_strategy(api_server: OraclePr
 def test_namespaces_are_kept_and_refused_as_by_the_real_strategy(api_server: OracleProgram, shard: int) -> None:
     subresources = ("", "status", "finalize")
     compare(api_server, "Namespace", st.sampled_from(WHOLE_NAMESPACES), OF_NODES, shard, subresources)
+
+
+@pytest.mark.parametrize("kind", WHOLE_DATA)
+@pytest.mark.parametrize("shard", range(ROUNDS))
+def test_data_is_kept_and_refused_as_by_the_real_strategy(api_server: OracleProgram, shard: int, kind: str) -> None:
+    compare(api_server, kind, st.sampled_from(WHOLE_DATA[kind]), OF_DATA, shard)

@@ -36,7 +36,7 @@ class Pool(NamedTuple):
         maps: the fields that are maps.
         untouched: fields that stay as they are, with all in them.
         never_empty: lists that are left out where they are empty.
-        parts: of an object that are changed.
+        parts: of an object that are changed; all but `untouched` where none is named.
     """
 
     texts: Sequence[str]
@@ -65,7 +65,9 @@ def changed(whole: Mapping[str, Any], drawn: Sequence[Change], pool: Pool) -> di
         if change in more[1:]:
             # Lists in long lists would be millions of items.
             continue
-        places = [place for part in pool.parts for place in _places(found.get(part), pool)]
+        values = [found.get(part) for part in pool.parts] or [found]
+        places = [place for value in values for place in _places(value, pool)]
+        places = [(parent, key) for parent, key in places if parent is not found or key not in ("apiVersion", "kind")]
         if places:
             parent, key = places[change.place % len(places)]
             _change(parent, key, change, pool)

@@ -23,6 +23,7 @@ from simkubelet.cluster.strategies.dra.strategies import device_strategies
 from simkubelet.cluster.strategies.nodes import NodeStrategy
 from simkubelet.cluster.strategies.pod.gates import pod_gates_of
 from simkubelet.cluster.strategies.pods import PodStrategy
+from simkubelet.cluster.strategies.priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
 from simkubelet.cluster.strategies.rules import Rules
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
@@ -67,10 +68,17 @@ _KINDS: Final = {
             "resourceclaims.resource.k8s.io",
             "resourceclaimtemplates.resource.k8s.io",
             "resourceslices.resource.k8s.io",
+            "clusterrolebindings.rbac.authorization.k8s.io",
+            "clusterroles.rbac.authorization.k8s.io",
+            "configmaps",
+            "controllerrevisions.apps",
             "daemonsets.apps",
+            "leases.coordination.k8s.io",
             "namespaces",
             "nodes",
             "pods",
+            "priorityclasses.scheduling.k8s.io",
+            "secrets",
         ),
     )
 }
@@ -103,6 +111,7 @@ def _strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
         "daemonsets.apps": DaemonSetStrategy(rules),
         "nodes": _UnadmittedNodes(rules),
         "pods": _UnadmittedPods(objects, rules),
+        PRIORITY_CLASSES: PriorityClassStrategy(objects),
     }
 
 
@@ -136,8 +145,8 @@ def ours(command: Mapping[str, Any]) -> JSON:
         if command["cmd"] == "create":
             kept = registry.create(kind, namespace, new, write)
             return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}
-        new["metadata"].pop("resourceVersion", None)
-        objects.create(kind.key(namespace, old["metadata"]["name"]), old)
+        written = objects.create(kind.key(namespace, old["metadata"]["name"]), old)
+        new["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"]
         place = kind, namespace, old["metadata"]["name"]
         kept = registry.update(*place, lambda _: new, write, subresource=command.get("subresource", ""))
         return {"ok": True, "object": kind.present(kept), "warnings": write.warnings}

@@ -10,11 +10,11 @@ pkg/apis/core/validation/validation.go, pkg/apis/rbac/validation/validation.go, 
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from ...model.version import DEFAULT, Version, version
+from ..api.decoding.documents import json_document
 from ..api.errors import FieldError
 from ..api.registry.metadata import finalizer_faults
 from ..api.registry.names import is_dns_subdomain, is_path_segment
@@ -25,7 +25,9 @@ from .dra.gates import gates_of
 from .dra.strategies import device_strategies
 from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
+from .pod.checks import is_config_key
 from .pod.gates import pod_gates_of
+from .pod.scheduling import validate_label_selector
 from .pods import PodStrategy
 from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
 from .rules import Rules
@@ -33,20 +35,19 @@ from .rules import Rules
 __all__ = ["all_strategies", "basic_strategies", "server_rules"]
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_KEY_RULE: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
-    "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 _BASIC_AUTH: Final = "kubernetes.io/basic-auth"
+_SSH_AUTH: Final = "kubernetes.io/ssh-auth"
 _NEEDED_IN_SECRETS: Final = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    _SSH_AUTH: ("ssh-privatekey",),
     _BASIC_AUTH: ("username", "password"),
 }
 """Type -> keys that must be there; of those of the last, one."""
+_DOCKER_CONFIGS: Final = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
+_GO_KINDS: Final = {list: "array", str: "string", bool: "bool"}
+_GO_MAP: Final = "map[string]interface {}"
 _MAX_BYTES: Final = 1024 * 1024
 _IMMUTABLE: Final = "field is immutable when `immutable` is set"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -91,7 +92,7 @@ def basic_strategies(release: Version | None = None) -> Mapping[str, Strategy]:
         "events": CoreEventStrategy(),
         "events.events.k8s.io": EventStrategy(),
         "controllerrevisions.apps": _ControllerRevisionStrategy(),
-        f"clusterroles.{_RBAC}": _ClusterRoleStrategy(),
+        f"clusterroles.{_RBAC}": _ClusterRoleStrategy(release or version(DEFAULT)),
         f"clusterrolebindings.{_RBAC}": _ClusterRoleBindingStrategy(),
     }
 
@@ -157,10 +158,10 @@ class _DataStrategy(Strategy):
     def validate(self, new: JSON) -> list[FieldError]:
         texts, binary = new.get("data") or {}, new.get("binaryData") or {}
         errors = [
-            FieldError.invalid(f"{name}[{key}]", key, _KEY_RULE)
+            FieldError.invalid(f"{name}[{key}]", key, fault)
             for name, data in (("data", texts), ("binaryData", binary))
             for key in data
-            if not _KEY.fullmatch(key) or len(key) > 253
+            for fault in is_config_key(key)
         ]
         both = "duplicate of key present in binaryData"
         errors += [FieldError.invalid(f"data[{key}]", key, both) for key in texts if key in binary]
@@ -203,7 +204,12 @@ class _SecretStrategy(_DataStrategy):
         needed = _NEEDED_IN_SECRETS.get(new["type"], ())
         if new["type"] == _BASIC_AUTH and not data.keys().isdisjoint(needed):
             return errors
-        return errors + [FieldError.required(f"data[{key}]") for key in needed if key not in data]
+        if new["type"] in _DOCKER_CONFIGS and needed[0] in data:
+            fault = _json_fault(base64.b64decode(data[needed[0]]))
+            hidden = "<secret contents redacted>"
+            return errors + [FieldError.invalid(f"data[{needed[0]}]", hidden, text) for text in fault]
+        missing = (key for key in needed if not data.get(key) and (key not in data or new["type"] == _SSH_AUTH))
+        return errors + [FieldError.required(f"data[{key}]") for key in missing]
 
     def _bytes(self, new: JSON) -> int:
         return _decoded_bytes(new.get("data") or {})
@@ -213,6 +219,17 @@ class _SecretStrategy(_DataStrategy):
         if new.get("type") != old.get("type"):
             errors.append(FieldError.invalid("type", new.get("type"), "field is immutable"))
         return errors
+
+
+def _json_fault(text: bytes) -> list[str]:
+    """What keeps a text from being an object in JSON, in the words of Go."""
+    try:
+        found = json_document(text)
+    except ValueError as error:
+        return [str(error)]
+    if found is None or isinstance(found, dict):
+        return []
+    return [f"json: cannot unmarshal {_GO_KINDS.get(type(found), 'number')} into Go value of type {_GO_MAP}"]
 
 
 def _decoded_bytes(data: Mapping[str, str]) -> int:
@@ -241,22 +258,44 @@ class _ControllerRevisionStrategy(Strategy):
     """A controller's revision keeps its data."""
 
     def validate(self, new: JSON) -> list[FieldError]:
-        if new.get("revision", 0) < 0:
-            return [FieldError.invalid("revision", new["revision"], "must be greater than or equal to 0")]
-        return []
+        errors = _negative_revision(new)
+        if new.get("data") is None:
+            errors.append(FieldError.required("data", "data is mandatory"))
+        elif not isinstance(new["data"], dict):
+            errors.append(FieldError.required("data", "data must be a valid JSON object"))
+        return errors
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = _negative_revision(new)
         if new.get("data") != old.get("data"):
-            return [FieldError.invalid("data", new.get("data"), "field is immutable")]
-        return self.validate(new)
+            errors.append(FieldError.invalid("data", new.get("data"), "field is immutable"))
+        return errors
+
+
+def _negative_revision(new: JSON) -> list[FieldError]:
+    number = new.get("revision", 0)
+    return [FieldError.invalid("revision", number, "must be greater than or equal to 0")] if number < 0 else []
 
 
 class _ClusterRoleStrategy(Strategy):
     """A role's rules name verbs, and either resources with their groups or paths."""
 
+    def __init__(self, release: Version) -> None:
+        self._release = release
+
     def validate(self, new: JSON) -> list[FieldError]:
         rules = enumerate(new.get("rules") or ())
-        return [error for index, rule in rules for error in _rule_errors(rule, f"rules[{index}]")]
+        errors = [error for index, rule in rules for error in _rule_errors(rule, f"rules[{index}]")]
+        if new.get("aggregationRule") is None:
+            return errors
+        path, selectors = "aggregationRule.clusterRoleSelectors", new["aggregationRule"].get("clusterRoleSelectors")
+        if not selectors:
+            text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            errors.append(FieldError.required(path, text))
+        for index, selector in enumerate(selectors or ()):
+            if faults := validate_label_selector(selector, f"{path}[{index}]", self._release):
+                errors += [*faults, FieldError.invalid(f"{path}[{index}]", None, "invalid label selector.")]
+        return errors
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         return self.validate(new)
@@ -282,9 +321,8 @@ class _ClusterRoleBindingStrategy(Strategy):
     """A binding keeps its role and names those who have it."""
 
     def default(self, new: JSON) -> None:
-        role = new.get("roleRef")
-        if isinstance(role, dict):
-            role["apiGroup"] = role.get("apiGroup") or _RBAC
+        role = new["roleRef"] = new.get("roleRef") or {}
+        role["apiGroup"] = role.get("apiGroup") or _RBAC
         for subject in new.get("subjects") or ():
             if subject.get("kind") in _PEOPLE:
                 subject["apiGroup"] = subject.get("apiGroup") or _RBAC
@@ -305,8 +343,10 @@ class _ClusterRoleBindingStrategy(Strategy):
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = self.validate(new)
-        if new.get("roleRef") != old.get("roleRef"):
-            errors.append(FieldError.invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+        if new["roleRef"] != old["roleRef"]:
+            shown = {name: new["roleRef"].get(f"{name[0].lower()}{name[1:]}", "") for name in ("Kind", "Name")}
+            shown = {"APIGroup": new["roleRef"]["apiGroup"], **shown}
+            errors.append(FieldError.invalid("roleRef", shown, "cannot change roleRef"))
         return errors
 
 

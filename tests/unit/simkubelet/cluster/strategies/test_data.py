@@ -1,0 +1,121 @@
+"""Config maps, secrets, revisions, roles and bindings: what is refused, in the words of the real API server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from simkubelet.cluster.strategies.table import basic_strategies
+
+NAMED = {"metadata": {"name": "one", "namespace": "default"}}
+RBAC = "rbac.authorization.k8s.io"
+REFERENCE = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "x"}
+HIDDEN = '"<secret contents redacted>"'
+KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+NO_LABEL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def docker(text: str) -> dict[str, Any]:
+    data = {".dockercfg": base64.b64encode(text.encode()).decode()}
+    return {"type": "kubernetes.io/dockercfg", "data": data}
+
+
+def aggregated(*selectors: Mapping[str, Any]) -> dict[str, Any]:
+    return {"aggregationRule": {"clusterRoleSelectors": list(selectors)}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        pytest.param("configmaps", {"data": {".": ""}}, ["data[.]: Invalid value: \".\": must not be '.'"], id="dot"),
+        pytest.param(
+            "configmaps",
+            {"binaryData": {"..a": ""}},
+            ["binaryData[..a]: Invalid value: \"..a\": must not start with '..'"],
+            id="dots",
+        ),
+        pytest.param("secrets", {"data": {"a/b": ""}}, [f'data[a/b]: Invalid value: "a/b": {KEY}'], id="slash"),
+        pytest.param("secrets", docker('{"a": 1}'), [], id="docker"),
+        pytest.param(
+            "secrets",
+            docker("AB"),
+            [f"data[.dockercfg]: Invalid value: {HIDDEN}: invalid character 'A' looking for beginning of value"],
+            id="no JSON",
+        ),
+        pytest.param(
+            "secrets",
+            docker("[]"),
+            [
+                f"data[.dockercfg]: Invalid value: {HIDDEN}: json: cannot unmarshal array into Go value of type "
+                "map[string]interface {}"
+            ],
+            id="JSON of another kind",
+        ),
+        pytest.param(
+            "secrets",
+            {"type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}},
+            ["data[ssh-privatekey]: Required value"],
+            id="empty key",
+        ),
+        pytest.param(
+            "controllerrevisions.apps", {"revision": 1}, ["data: Required value: data is mandatory"], id="data"
+        ),
+        pytest.param(
+            "controllerrevisions.apps",
+            {"revision": 1, "data": []},
+            ["data: Required value: data must be a valid JSON object"],
+            id="list of data",
+        ),
+        pytest.param(f"clusterroles.{RBAC}", aggregated({"matchLabels": {"a": "b"}}), [], id="aggregated"),
+        pytest.param(
+            f"clusterroles.{RBAC}",
+            aggregated(),
+            [
+                "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if "
+                "aggregationRule is non-nil"
+            ],
+            id="nothing to aggregate",
+        ),
+        pytest.param(
+            f"clusterroles.{RBAC}",
+            aggregated({"matchLabels": {"a": "-"}}),
+            [
+                f'aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value: "-": {NO_LABEL}',
+                "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector.",
+            ],
+            id="no label",
+        ),
+        pytest.param(
+            f"clusterrolebindings.{RBAC}",
+            {},
+            ['roleRef.kind: Unsupported value: "": supported values: "ClusterRole"', "roleRef.name: Required value"],
+            id="no role",
+        ),
+    ],
+)
+def test_object_is_refused_as_by_the_real_server(kind: str, fields: dict[str, Any], expected: list[str]) -> None:
+    strategy, new = basic_strategies()[kind], {**NAMED, **fields}
+
+    strategy.default(new)
+
+    assert list(map(str, strategy.validate(new))) == expected
+
+
+def test_change_of_a_role_is_shown_with_the_names_of_go() -> None:
+    strategy = basic_strategies()[f"clusterrolebindings.{RBAC}"]
+    old, new = ({**NAMED, "roleRef": {**REFERENCE, "name": name}} for name in ("x", "y"))
+
+    (error,) = strategy.validate_update(new, old)
+
+    shown = f'{{"APIGroup":"{RBAC}","Kind":"ClusterRole","Name":"y"}}'
+    assert str(error) == f"roleRef: Invalid value: {shown}: cannot change roleRef"
