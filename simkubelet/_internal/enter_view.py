@@ -25,7 +25,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from . import isolation
+from . import guard, isolation
 from .isolation import call
 from .view_bindings import MS_REC, Mounts, Table
 from .view_tree import SESSIONS, View
@@ -121,6 +121,8 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
             view.give_to(stranger)
     mounts = Mounts(view.storage)
     top = view.make(mounts, list(named_places(argv, cwd)))
+    if not view.stranger:
+        mounts.protect_processes()
     mounts.finish()
     os.fchdir(top)
     call("pivot_root", b".", b".")
@@ -128,6 +130,7 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
     os.chdir("/")
     with contextlib.suppress(OSError):
         os.chdir(cwd)
+    others = None if view.stranger else guard.Guard()
     if view.stranger:
         view.stranger.become()
     elif is_root:
@@ -135,6 +138,8 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
     if not isolation.shut_in() and not is_root:
         # What is mounted cannot be changed from a namespace below the one that did it.
         separate(as_user=True)
+    if others:
+        others.watch()
 
 
 def supervised(supervisor: str, view: View, argv: list[str]) -> list[str]:

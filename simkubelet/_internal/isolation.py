@@ -42,7 +42,7 @@ Source: include/uapi/asm-generic/unistd.h and the tables syscall.tbl (Linux 6.1)
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 _CAPABILITY_VERSION = 0x20080522
 _CAP_SETPCAP = 1 << 8
-_LANDLOCK_MIN_ABI, _LANDLOCK_SCOPES_ABI = 2, 6
+_LANDLOCK_MIN_ABI, LANDLOCK_SCOPES_ABI = 2, 6
 """Before 2 no file can be moved to another folder."""
 _LANDLOCK_WRITE_FILE = 1 << 1
 _LANDLOCK_WRITES = _LANDLOCK_WRITE_FILE | sum(1 << bit for bit in range(4, 14))
@@ -61,12 +61,13 @@ def call(name: str, *arguments: bytes | int | ctypes.Array[ctypes.c_char] | None
     return result
 
 
-def _syscall(number: int, *arguments: bytes | int | ctypes.Array[ctypes.c_char] | None) -> int:
+def syscall(number: int, *arguments: bytes | int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Make a system call; an `OSError` where it fails."""
     words = (ctypes.c_long(word) if isinstance(word, int) else word for word in arguments)
     return call("syscall", ctypes.c_long(number), *words)  # type: ignore[arg-type]
 
 
-def _packed(*numbers: int) -> ctypes.Array[ctypes.c_char]:
+def packed(*numbers: int) -> ctypes.Array[ctypes.c_char]:
     """Unsigned numbers of 64 bits each, as the kernel reads them."""
     return ctypes.create_string_buffer(
         b"".join(number.to_bytes(8, sys.byteorder) for number in numbers), 8 * len(numbers)
@@ -108,8 +109,8 @@ class Stranger:
         recursive = _AT_RECURSIVE if is_recursive else 0
         tree = cloned(path, is_recursive=is_recursive)
         try:
-            attributes = _packed(_MOUNT_ATTR_IDMAP, 0, 0, self.namespace)
-            _syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH | recursive, attributes, len(attributes))
+            attributes = packed(_MOUNT_ATTR_IDMAP, 0, 0, self.namespace)
+            syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH | recursive, attributes, len(attributes))
         except OSError:
             os.close(tree)
             raise
@@ -157,17 +158,17 @@ def cloned(path: str | int, *, is_recursive: bool = False) -> int:
     """A mount of `path`, a path or a descriptor, that is nowhere yet."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if is_recursive else 0)
     if isinstance(path, int):
-        return _syscall(_OPEN_TREE, path, b"", flags | _AT_EMPTY_PATH)
-    return _syscall(_OPEN_TREE, -1, os.fsencode(path), flags)
+        return syscall(_OPEN_TREE, path, b"", flags | _AT_EMPTY_PATH)
+    return syscall(_OPEN_TREE, -1, os.fsencode(path), flags)
 
 
 def attach(tree: int, path: str | int) -> None:
     """Mount what `cloned` or `Stranger.owning` gave at a path or over a descriptor, and close it."""
     try:
         if isinstance(path, int):
-            _syscall(_MOVE_MOUNT, tree, b"", path, b"", _MOVE_FROM_HERE | _MOVE_TO_HERE)
+            syscall(_MOVE_MOUNT, tree, b"", path, b"", _MOVE_FROM_HERE | _MOVE_TO_HERE)
         else:
-            _syscall(_MOVE_MOUNT, tree, b"", -1, os.fsencode(path), _MOVE_FROM_HERE)
+            syscall(_MOVE_MOUNT, tree, b"", -1, os.fsencode(path), _MOVE_FROM_HERE)
     finally:
         os.close(tree)
 
@@ -199,15 +200,12 @@ def shut_in(writable: Iterable[str] = ("/",)) -> bool:
     """
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _leave_keys()
-    try:
-        abi = _syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
-    except OSError:
-        return False
+    abi = landlock_abi()
     if abi < _LANDLOCK_MIN_ABI:
         return False
     writes = _LANDLOCK_WRITES | (_LANDLOCK_TRUNCATE if abi > _LANDLOCK_MIN_ABI else 0)
-    attributes = _packed(writes, 0, _LANDLOCK_SCOPES) if abi >= _LANDLOCK_SCOPES_ABI else _packed(writes)
-    rules = _syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
+    attributes = packed(writes, 0, _LANDLOCK_SCOPES) if abi >= LANDLOCK_SCOPES_ABI else packed(writes)
+    rules = syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     contents = writes & (_LANDLOCK_WRITE_FILE | _LANDLOCK_TRUNCATE)
     for path in writable:
         beneath = os.open(path, os.O_PATH)
@@ -216,9 +214,16 @@ def shut_in(writable: Iterable[str] = ("/",)) -> bool:
     for opened in (1, 2, *(os.open(path, os.O_PATH) for path in ("/dev", "/proc"))):
         with contextlib.suppress(OSError):
             _allow(rules, contents, opened)
-    _syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
+    syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
     os.close(rules)
     return True
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel has, 0 for none."""
+    with contextlib.suppress(OSError):
+        return syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
+    return 0
 
 
 def _leave_keys() -> None:
@@ -227,13 +232,13 @@ def _leave_keys() -> None:
     if number is not None:
         # A kernel without keys, or a container that may not use them.
         with contextlib.suppress(OSError):
-            _syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
+            syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def _allow(rules: int, writes: int, beneath: int) -> None:
     # A structure without padding.
     words = writes.to_bytes(8, sys.byteorder) + beneath.to_bytes(4, sys.byteorder)
-    _syscall(_LANDLOCK_ADD_RULE, rules, 1, ctypes.create_string_buffer(words, 12), 0)
+    syscall(_LANDLOCK_ADD_RULE, rules, 1, ctypes.create_string_buffer(words, 12), 0)
 
 
 def end_with_parent() -> None:

@@ -95,6 +95,14 @@ class Mounts:
         # Nothing can be made there.
         return os.path.lexists(path)
 
+    def protect_processes(self) -> None:
+        """Take the right to write what /proc has of processes other than this one."""
+        path = f"{PROC}/{os.getpid()}"
+        own = os.open(self.place(path), os.O_PATH)
+        self.cover(own, path, is_nodes=True)
+        os.close(own)
+        self._writable.remove(self._storage + PROC)
+
     def finish(self) -> None:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             # Of mounts over one another the last one is reached, and may not lose what it is locked to.

@@ -22,7 +22,7 @@ def keyring():
 PROGRAM = (
     KEYRING
     + r"""
-import socket, stat, struct, sys, fcntl
+import resource, socket, stat, struct, sys, fcntl
 
 victim, decoy, address = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -89,6 +89,35 @@ def share_ipc():
     if os.readlink("/proc/self/ns/ipc") != sys.argv[7]:
         raise OSError
 
+def limit():
+    resource.prlimit(victim, resource.RLIMIT_CORE, resource.prlimit(0, resource.RLIMIT_CORE))
+
+def call(numbers, *words):
+    checked(libc.syscall(*map(ctypes.c_long, (numbers.get(os.uname().machine, -1), *words))))
+
+# Everything stays as it is.
+def schedule():
+    any_of([
+        lambda: os.setpriority(os.PRIO_PROCESS, victim, os.getpriority(os.PRIO_PROCESS, victim)),
+        lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(victim), os.getpriority(os.PRIO_PROCESS, victim)),
+        lambda: os.sched_setaffinity(victim, os.sched_getaffinity(victim)),
+        lambda: os.sched_setscheduler(victim, os.sched_getscheduler(victim), os.sched_getparam(victim)),
+        lambda: os.sched_setparam(victim, os.sched_getparam(victim)),
+        lambda: call({"x86_64": 251, "aarch64": 30}, 1, victim, 0),
+    ])
+
+def is_the_victims_ordinary_user():
+    with open("/proc/self/status") as status, open("/proc/self/uid_map") as mapped:
+        user = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
+        is_root = user == int(mapped.read().split()[1]) == 0
+    return os.path.exists(f"/proc/{victim}") and os.stat(f"/proc/{victim}").st_uid == user and not is_root
+
+def schedule_all():
+    any_of([
+        lambda: os.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_USER, 0)),
+        lambda: call({"x86_64": 251, "aarch64": 30}, 3, 0, 0),
+    ])
+
 def read(path):
     with open(path, "rb") as file:
         if not file.read(1):
@@ -106,7 +135,18 @@ attacks = {
     "unmounts": lambda: checked(libc.umount2(b"/proc/sys", 2)),
     "makes a device": lambda: os.mknod("/tmp/skt-memory", stat.S_IFCHR | 0o600, os.makedev(1, 1)),
     "traces": lambda: checked(libc.ptrace(0x4206, victim, None, None)),
-    "signals": lambda: os.kill(victim, 0),
+    "signals": lambda: any_of([
+        lambda: os.kill(victim, 0),
+        lambda: os.killpg(os.getpgid(victim), 0),
+        lambda: call({"x86_64": 234, "aarch64": 131}, victim, victim, 0),
+        lambda: call({"x86_64": 424, "aarch64": 424}, os.open(f"/proc/{victim}", os.O_RDONLY), 0, 0, 0),
+    ]),
+    "limits another": limit,
+    "schedules another": schedule,
+    "schedules all of its user": schedule_all,
+    "writes what /proc has of another": lambda: any_of(
+        [lambda name=name: opened(f"/proc/{victim}/{name}", os.O_WRONLY) for name in ("oom_score_adj", "autogroup")]
+    ),
     "writes through another's root": lambda: opened(f"/proc/{victim}/root{decoy}", os.O_WRONLY),
     "has the keys of the session": join_session,
     "leaves memory in System V IPC": share_ipc,
@@ -121,6 +161,8 @@ if os.readlink("/proc/self/ns/uts") != sys.argv[4]:
     del attacks["names the host"]
 if os.readlink("/proc/self/ns/net") != sys.argv[5]:
     del attacks["changes the network"]
+if not is_the_victims_ordinary_user():
+    del attacks["schedules all of its user"]
 for name, attack in attacks.items():
     try:
         attack()
@@ -152,7 +194,8 @@ class Victim:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"\0{self._address}")
         self._listener.listen()
-        self._process = subprocess.Popen([*self._prefix, "sleep", "infinity"], env={"PATH": "/usr/bin:/bin"})
+        argv = [*self._prefix, "sleep", "infinity"]
+        self._process = subprocess.Popen(argv, env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None) -> None:

@@ -74,7 +74,7 @@ class Node:
 
 
 LACKING = {
-    "landlock": "isolation._LANDLOCK_MIN_ABI = 99",
+    "landlock": "isolation.landlock_abi = lambda: 0",
     "idmap": "isolation._MOUNT_ATTR_IDMAP = 1 << 40",
 }
 """What a kernel may lack -> the statement that lets it."""
@@ -94,7 +94,7 @@ def ordinary_user(folder: Path) -> list[str]:
         pytest.skip("takes root, setpriv and a Python that any user may run")
     package = folder / "_internal"
     package.mkdir()
-    for name in ("__init__", "enter_view", "isolation", "view_bindings", "view_tree"):
+    for name in ("__init__", "enter_view", "guard", "isolation", "view_bindings", "view_tree"):
         shutil.copy(Path(enter_view.__file__).with_name(f"{name}.py"), package)
     user = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
     return [*user, python, "-I", "-S", "-c", sandbox._PROGRAM, str(folder)]

@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "view.h"
 
-enum { HIGHEST = 512 };
+enum { HIGHEST = 512, IOPRIO_WHO_USER = 3, LISTENER = 1 << 3 };
 
 /* Newer than the headers of some systems; the numbers are those of all architectures. */
+#define SYS_pidfd_open_ 434
 #define SYS_openat2_ 437
 #define SYS_faccessat2_ 439
 #define SYS_fchmodat2_ 452
@@ -45,6 +47,16 @@ static const struct call calls[] = {
     {SYS_getcwd, GET_CWD, -1, -1, -1, FOLLOW, 0}, {SYS_bind, BIND, -1, 1, -1, ENTRY, 0},
     {SYS_connect, CONNECT, -1, 1, -1, FOLLOW, 0}, {SYS_sendto, CONNECT, -1, 4, -1, FOLLOW, 0},
     {SYS_getsockname, SOCKET_NAME, -1, 1, -1, FOLLOW, 0}, {SYS_getpeername, SOCKET_NAME, -1, 1, -1, FOLLOW, 0},
+    {SYS_kill, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_tkill, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_tgkill, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_rt_sigqueueinfo, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_rt_tgsigqueueinfo, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_pidfd_open_, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_ptrace, PROCESS, -1, 1, -1, FOLLOW, 0}, {SYS_kcmp, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_process_vm_readv, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_process_vm_writev, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_migrate_pages, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_move_pages, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_prlimit64, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_sched_setparam, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_sched_setscheduler, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_sched_setattr, PROCESS, -1, 0, -1, FOLLOW, 0},
+    {SYS_sched_setaffinity, PROCESS, -1, 0, -1, FOLLOW, 0}, {SYS_setpriority, PROCESS, -1, 1, 0, FOLLOW, PRIO_USER},
+    {SYS_ioprio_set, PROCESS, -1, 1, 0, FOLLOW, IOPRIO_WHO_USER},
     {SYS_accept, SOCKET_NAME, -1, 1, -1, FOLLOW, 0}, {SYS_accept4, SOCKET_NAME, -1, 1, -1, FOLLOW, 0},
 #ifdef SYS_renameat
     {SYS_renameat, RENAME, 0, 1, -1, ENTRY, 0},
@@ -64,13 +76,14 @@ static const struct call calls[] = {
 };
 
 /* Answered at once. A plugin is root on its node: a user's is told so, and has the user's rights. No filter sees the
- * calls of io_uring and the flags of clone3 (435), instead of which C libraries and Go take clone, as where a container
- * has no clone3; those with a path that came since Linux 6.13 have older ones beside them. */
+ * calls of io_uring, the flags of clone3 (435) and whom pidfd_send_signal (424) is for, instead of which C libraries and
+ * Go take clone and kill, as where a container has none of them; those with a path that came since Linux 6.13 have older
+ * ones beside them. */
 static const struct {
     short number, error;
 } answered[] = {
-    {SYS_getuid, 0}, {SYS_geteuid, 0}, {SYS_getgid, 0}, {SYS_getegid, 0}, {425, ENOSYS}, {435, ENOSYS}, {463, ENOSYS}, {464, ENOSYS},
-    {465, ENOSYS}, {466, ENOSYS}, {468, ENOSYS}, {469, ENOSYS},
+    {SYS_getuid, 0}, {SYS_geteuid, 0}, {SYS_getgid, 0}, {SYS_getegid, 0}, {424, ENOSYS}, {425, ENOSYS}, {435, ENOSYS},
+    {463, ENOSYS}, {464, ENOSYS}, {465, ENOSYS}, {466, ENOSYS}, {468, ENOSYS}, {469, ENOSYS},
 };
 
 const struct call *find_call(long number)
@@ -95,6 +108,16 @@ static void add_load(size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, (unsigned)of
 
 static void add_if(unsigned number, unsigned char skipped) { add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, skipped); }
 
+/* Refuses a call with some flags. */
+static void add_refusal(unsigned number, size_t index, unsigned flags, unsigned error)
+{
+    add_if(number, 4);
+    add_load(offsetof(struct seccomp_data, args) + 8 * index);
+    add(BPF_JMP | BPF_JSET | BPF_K, flags, 0, 1);
+    add_return(SECCOMP_RET_ERRNO | error);
+    add_return(SECCOMP_RET_ALLOW);
+}
+
 /* Lets all calls of this process and those that it starts pass but those of the table. */
 void install_filter(void)
 {
@@ -113,22 +136,27 @@ void install_filter(void)
     for (size_t index = 0; index < sizeof calls / sizeof *calls; index++) {
         const struct call *one = &calls[index];
         bool may_lack_address = one->kind == CONNECT || one->kind == SOCKET_NAME;
-        size_t address = offsetof(struct seccomp_data, args) + 8 * (size_t)one->path;
-        add_if((unsigned)one->number, may_lack_address ? 6 : 1);
+        bool may_be_itself = one->kind == PROCESS && one->flags < 0;
+        size_t given = offsetof(struct seccomp_data, args) + 8 * (size_t)one->path;
+        add_if((unsigned)one->number, may_lack_address ? 6 : may_be_itself ? 5 : 1);
+        if (may_lack_address || may_be_itself)
+            add_load(given);
         if (may_lack_address) {
-            add_load(address);
             add_if(0, 3);
-            add_load(address + 4);
+            add_load(given + 4);
             add_if(0, 1);
+            add_return(SECCOMP_RET_ALLOW);
+        } else if (may_be_itself) {
+            add(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+            add_if((unsigned)getpid(), 1);
             add_return(SECCOMP_RET_ALLOW);
         }
         add_return(SECCOMP_RET_TRACE);
     }
     /* A process that is not traced, or another one's child, would not end with the program. */
-    add_if(SYS_clone, 3);
-    add_load(offsetof(struct seccomp_data, args));
-    add(BPF_JMP | BPF_JSET | BPF_K, CLONE_UNTRACED | CLONE_PARENT, 0, 1);
-    add_return(SECCOMP_RET_ERRNO | EPERM);
+    add_refusal(SYS_clone, 0, CLONE_UNTRACED | CLONE_PARENT, EPERM);
+    /* Whoever has a listener can let calls pass that are to be traced. */
+    add_refusal(SYS_seccomp, 1, LISTENER, EBUSY);
     add_return(SECCOMP_RET_ALLOW);
     struct sock_fprog filter = {end, program};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,6 +46,8 @@ static int refusal_to_open(unsigned flags, const struct place *place)
     char target[PATH_ROOM], view[PATH_ROOM];
     bool is_writing = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC, makes = flags & O_CREAT;
     const struct binding *binding = place->binding;
+    if (is_writing && is_of_process(place->real) && !may_change(atoi(place->real + strlen("/proc/"))))
+        return EROFS;
     if (place->is_magic && link_target(place->real, target) >= 0)
         binding = *target == '/' ? shown_at(target, view) : NULL;
     if ((!is_writing && !makes) || flags & O_PATH || !binding || binding->is_writable)

@@ -41,8 +41,8 @@ static pid_t process_of(struct tracee *one)
     return one->process;
 }
 
-/* Whether a link below /proc/PID, which leads to more than its text says. */
-static bool is_magic(const char *real) { return strncmp(real, "/proc/", 6) == 0 && isdigit((unsigned char)real[6]); }
+/* Whether below /proc/PID, where a link leads to more than its text says. */
+bool is_of_process(const char *real) { return strncmp(real, "/proc/", 6) == 0 && isdigit((unsigned char)real[6]); }
 
 static void set_rest(struct walk *walk, const char *rest) { memmove(walk->rest, rest, strlen(rest) + 1); }
 
@@ -150,7 +150,7 @@ static int follow_name(struct walk *walk, enum follow follow, bool *has_end)
     if (!enter(walk, name, is_own_name))
         return -ENAMETOOLONG;
     ssize_t link = is_own_name ? -EINVAL : link_target(place->real, target);
-    if (link >= 0 && is_magic(place->real)) {
+    if (link >= 0 && is_of_process(place->real)) {
         place->is_magic = is_last;
         *has_end = is_last;
         return is_last || follow_magic(walk, target, rest) ? 0 : leave_rest(walk, rest, has_end);
@@ -159,7 +159,7 @@ static int follow_name(struct walk *walk, enum follow follow, bool *has_end)
     if (link >= 0)
         return follow_link(walk, target, rest);
     if (is_last) {
-        place->is_magic = is_own_name && is_magic(place->real);
+        place->is_magic = is_own_name && is_of_process(place->real);
         return !*rest || append(place->real, "/") ? 0 : -ENAMETOOLONG;
     }
     if (link != -EINVAL)

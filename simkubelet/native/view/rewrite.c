@@ -166,6 +166,8 @@ static int enter_path(struct tracee *tracee, const struct call *call, struct reg
 static int enter(struct tracee *tracee, const struct call *call, struct registers *r)
 {
     char link[64];
+    bool is_user;
+    pid_t process;
     switch (call->kind) {
     case GET_CWD:
         snprintf(link, sizeof link, "/proc/%d/cwd", tracee->thread);
@@ -177,6 +179,10 @@ static int enter(struct tracee *tracee, const struct call *call, struct register
         return enter_address(tracee, call, r);
     case SOCKET_NAME:
         return read_memory(tracee, *argument(r, 2), &tracee->room, sizeof tracee->room) ? WATCHED : GO_ON;
+    case PROCESS:
+        is_user = call->flags >= 0 && *argument(r, call->flags) == call->turned;
+        process = (pid_t)*argument(r, call->path);
+        return !is_user && (!process || may_change(process)) ? GO_ON : -EPERM;
     default:
         return enter_path(tracee, call, r);
     }
@@ -191,7 +197,7 @@ bool enter_call(struct tracee *tracee)
     const struct call *call = find_call((long)NUMBER(&r));
     tracee->call = r;
     tracee->used = 0;
-    int outcome = call ? enter(tracee, call, &r) : GO_ON;
+    int outcome = !call ? GO_ON : memory_of(tracee) < 0 ? -EMFILE : enter(tracee, call, &r);
     tracee->state = outcome == CHANGED ? REWRITTEN : outcome == WATCHED ? NAMING : RUNNING;
     if (outcome < 0)
         RESULT(&r) = (word)outcome;

@@ -1,7 +1,10 @@
 /* Follows the threads of a program: see ptrace(2), from "Attaching and detaching" to "Syscall-stops". */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +30,25 @@ static struct tracee *found(pid_t thread)
         exit(1);
     (*at)->thread = thread;
     return *at;
+}
+
+/* Whether a process, or for a negative number a group of processes, is the program's own or has ended. */
+bool may_change(pid_t process)
+{
+    char path[64], stat[256] = "", *end;
+    for (size_t bucket = 0; process < -1 && bucket < BUCKETS; bucket++)
+        for (struct tracee *one = threads[bucket]; one; one = one->next)
+            if (getpgid(one->thread) == -process)
+                return true;
+    if (process > 0 && *place_of(process))
+        return true;
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && read(file, stat, sizeof stat - 1) > 0 && (end = strrchr(stat, ')')) && strncmp(end, ") Z", 3) == 0)
+        process = 0;
+    if (file >= 0)
+        close(file);
+    return !process || (kill(process, 0) && errno == ESRCH);
 }
 
 static void forget_memory(struct tracee *tracee)

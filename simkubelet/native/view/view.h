@@ -37,10 +37,11 @@ enum follow { FOLLOW, NO_FOLLOW, ENTRY }; /* the name of an entry is not even fo
 
 enum kind {
     LOOK_UP, OPEN, OPEN_HOW, ACCESS, CREATE, REMOVE_FILE, REMOVE_FOLDER, UNLINK, RENAME, LINK, CHANGE, CHANGE_OPENED,
-    TRUNCATE, READ_LINK, GET_CWD, EXECUTE, BIND, CONNECT, SOCKET_NAME,
+    TRUNCATE, READ_LINK, GET_CWD, EXECUTE, BIND, CONNECT, SOCKET_NAME, PROCESS,
 };
 
-/* A call that is traced; numbers of arguments, -1 for none. A second path follows the first, each after its folder. */
+/* A call that is traced; numbers of arguments, -1 for none. A second path follows the first, each after its folder.
+ * One that names a process has its id in the place of a path; with `turned` as its flags it names all of a user. */
 struct call {
     short number;
     unsigned char kind;
@@ -75,6 +76,7 @@ bool append(char *path, const char *text);
 bool real_of(const char *view, char *real);
 
 ssize_t link_target(const char *path, char *target);
+bool is_of_process(const char *real);
 int resolve(struct tracee *, int folder, const char *path, enum follow, struct place *);
 
 const struct call *find_call(long number);
@@ -96,6 +98,7 @@ int enter_address(struct tracee *, const struct call *, struct registers *);
 void leave_name(struct tracee *, struct registers *);
 int enter_execute(struct tracee *, const struct call *, struct registers *);
 
+bool may_change(pid_t process);
 void supervise(pid_t program);
 
 #endif

@@ -230,6 +230,136 @@ def test_scripts_of_the_node_have_their_own_names(node):
     assert seen.stdout.splitlines() == ["-x y ./script 1 2", "/opt/skt/of-env", "-x y ./script 3", "127"]
 
 
+OWN_PROCESSES = r"""
+import os, resource, signal, threading, time
+def leave(): os.setsid(); signal.pause()
+def start(what):
+    child = os.fork()
+    return child or what() or os._exit(0)
+def error(call, *words):
+    try: call(*words)
+    except OSError as found: return type(found).__name__
+child, ended = start(leave), start(lambda: None)
+os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+while os.getsid(child) != child: time.sleep(0.001)
+said = [error(os.kill, one, 0) for one in (0, os.getpid(), child, ended, -child)]
+said += [error(os.kill, 2**22 + 1, 0), error(os.kill, -(2**22 + 1), 0)]
+said += [error(resource.prlimit, child, resource.RLIMIT_CORE, (0, 0)), error(os.setpriority, 0, child, 19)]
+said += [error(os.setpriority, os.PRIO_PGRP, child, 19)]
+thread = threading.Thread(target=lambda: said.append(error(os.sched_setaffinity, threading.get_native_id(), {0})))
+thread.start(); thread.join()
+with open(f"/proc/{os.getpid()}/oom_score_adj", "w") as file: file.write("1000")
+os.kill(child, signal.SIGKILL)
+said.append(os.waitpid(child, 0)[1])
+print(*said)
+"""
+
+
+def test_program_names_its_own_processes_and_threads(node):
+    seen = node.run("python3", "-c", OWN_PROCESSES, PATH="/usr/bin:/bin:/usr/local/bin")
+
+    missing = "ProcessLookupError"
+    assert (seen.stderr, seen.stdout.split()) == ("", ["None"] * 5 + [missing, missing] + ["None"] * 4 + ["9"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root sees what shares mounts")
+@pytest.mark.parametrize("node", ["ordinary", "own idmap"], indirect=True)
+def test_guard_is_no_part_of_the_program_and_ends_with_the_last_of_it(node: Node) -> None:
+    with start(node, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!; read line") as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        child = int(process.stdout.readline())
+        guards = sharing_mounts(child) - {child, process.pid}
+        environments = [Path(f"/proc/{guard}/environ").read_bytes().strip(b"\0") for guard in guards]
+        process.stdin.close()
+        end = process.stdout.read()
+
+    assert (len(guards), environments, end) == (1, [b""], "")
+    assert all(map(is_there, guards))
+    os.kill(child, signal.SIGKILL)
+    until(lambda: not any(map(is_there, guards)))
+
+
+def sharing_mounts(pid: int) -> set[int]:
+    mounts = Path(f"/proc/{pid}/ns/mnt").stat()
+    found = set[int]()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and os.path.samestat(mounts, (entry / "ns/mnt").stat()):
+                found.add(int(entry.name))
+    return found
+
+
+WAYS_OUT = r"""
+import ctypes, errno, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE, SECCOMP = {"x86_64": (56, 317), "aarch64": (220, 277)}[os.uname().machine]
+def error(number, *words):
+    result = libc.syscall(ctypes.c_long(number), *words)
+    if result == 0 and number == CLONE: os._exit(0)
+    return "none" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+def word(number): return ctypes.c_long(number)
+allow = ctypes.create_string_buffer((6).to_bytes(4, "little") + (0x7FFF0000).to_bytes(4, "little"), 8)
+filter = ctypes.create_string_buffer((1).to_bytes(8, "little") + ctypes.addressof(allow).to_bytes(8, "little"), 16)
+how = ctypes.create_string_buffer(bytes(16) + (0x10).to_bytes(8, "little"), 24)
+print(error(SECCOMP, word(1), word(8), filter))  # a listener
+print(error(CLONE, word(0x800000 | 17), word(0), word(0), word(0), word(0)))  # CLONE_UNTRACED
+print(error(CLONE, word(0x8000 | 17), word(0), word(0), word(0), word(0)))  # CLONE_PARENT
+print(error(435, how, word(24)), error(425, word(8), how))  # clone3, io_uring_setup
+print(error(437, word(-100), b"/etc", how, word(24)))  # openat2 with RESOLVE_IN_ROOT
+print(error(424, word(os.open("/proc/self", 0)), word(0), None, word(0)), flush=True)  # pidfd_send_signal
+with open("/proc/self/status") as file:
+    tracer = next(int(line.split()[1]) for line in file if line.startswith("TracerPid"))
+print(error({"x86_64": 62, "aarch64": 129}[os.uname().machine], word(tracer), word(0)))  # kill
+print(error({"x86_64": 101, "aarch64": 117}[os.uname().machine], word(0x4206), word(tracer)), flush=True)  # ptrace
+if os.uname().machine == "x86_64":
+    print(error(0x40000000 | 39), flush=True)
+    child = os.fork()
+    if not child:
+        code = mmap.mmap(-1, 4096, prot=7)
+        code.write(bytes.fromhex("b814000000cd80c3"))  # getpid of i386
+        ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+        os._exit(0)
+    print(os.waitpid(child, 0)[1] & 127)
+"""
+CROWD = """
+import threading
+barrier, said = threading.Barrier(60), set()
+def look():
+    barrier.wait()
+    try:
+        with open("/etc/passwd") as file: said.add(file.read())
+    except OSError as error: said.add(error.strerror)
+    barrier.wait()
+threads = [threading.Thread(target=look) for _ in range(60)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(*sorted(said), sep=",")
+"""
+
+
+@pytest.mark.parametrize("node", ["own traced", "ordinary traced"], indirect=True)
+def test_no_call_leads_around_the_supervisor(node):
+    seen = node.run("python3", "-c", WAYS_OUT, PATH="/usr/bin:/bin:/usr/local/bin")
+
+    expected = ["EBUSY", "EPERM", "EPERM", "ENOSYS", "ENOSYS", "ENOSYS", "ENOSYS", "EPERM", "EPERM"]
+    if os.uname().machine == "x86_64":
+        expected += ["ENOSYS", str(int(signal.SIGSYS))]
+    assert (seen.stderr, seen.stdout.split()) == ("", expected)
+
+
+@pytest.mark.parametrize("node", ["own traced", "ordinary traced"], indirect=True)
+def test_file_is_never_the_hosts_where_the_supervisor_can_open_no_more(node):
+    node.put("/etc/passwd", "of the node")
+
+    argv = node.argv(["python3", "-c", CROWD])
+    limited = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", *argv]
+    env = {"PATH": "/usr/bin:/bin:/usr/local/bin"}
+    seen = subprocess.run(limited, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd="/", env=env)
+
+    assert (seen.stderr, seen.stdout) == ("", "Too many open files,of the node\n")
+
+
 EXECUTE = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

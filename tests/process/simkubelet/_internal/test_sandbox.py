@@ -351,10 +351,9 @@ def unrefused(user: str, *lacks: str) -> list[str]:
         return has_host_ipc
     # Root is kept off by capabilities that the plugin has not: an ordinary container may have none.
     if "traced" in lacks and (user == "ordinary" or not has_capabilities()):
-        return ["traces", "signals", *has_host_ipc, "enters another's mounts", "connects to an abstract socket"]
-    is_another_user = user == "own" and os.geteuid() == 0 and not {"idmap", "traced"} & {*lacks}
+        return [*has_host_ipc, "enters another's mounts", "connects to an abstract socket"]
     # An abstract socket is as open as the network, which a plugin shares.
-    return [*([] if is_another_user else ["signals"]), *has_host_ipc, "connects to an abstract socket"]
+    return [*has_host_ipc, "connects to an abstract socket"]
 
 
 @pytest.mark.parametrize(
