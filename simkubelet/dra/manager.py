@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ _HEALTH_PAUSE_S: Final = 5.0
 _MOST_UPDATES: Final = 100
 _MOST_IN_REPORT: Final = 2 * MOST_FIELDS
 """Fields; each of ten thousand devices has six."""
+_READ_AT_ONCE_BYTES: Final = 16 << 10
+"""A longer report is read beside the event loop, one at a time, so that others are served between those of drivers."""
 
 _RECONCILE: Final = Door("claims of a pod that is gone", ClaimsNotWrittenError, DynamicResourcesError)
 _HEALTH: Final = Door("health of a DRA driver's devices", RpcError, UnreadableMessageError)
@@ -148,6 +151,7 @@ class DraManager:
         self._wipes = wipes
         self._loop: asyncio.Task[None] | None = None
         self._is_over = False
+        self._reading = asyncio.Lock()
         self.health = DriverHealth(folder, unix_time)
         self._serves_extended = serves_extended
         self.claims = ContainerClaims(self.cache, self.health, version, serves_extended=serves_extended)
@@ -388,8 +392,12 @@ class DraManager:
         try:
             async with aclosing(plugin.listen(method, NodeWatchResourcesRequest())) as messages:
                 async for message in messages:
-                    report = read_message(NodeWatchResourcesResponse, message, self._version, _MOST_IN_REPORT)
-                    self._take_report(plugin.driver, report)
+                    read = partial(read_message, NodeWatchResourcesResponse, message, self._version, _MOST_IN_REPORT)
+                    if len(message) <= _READ_AT_ONCE_BYTES:
+                        self._take_report(plugin.driver, read())
+                        continue
+                    async with self._reading:
+                        self._take_report(plugin.driver, await asyncio.to_thread(read))
         finally:
             if not self._is_over:
                 self.health.forget(plugin.driver)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from simkubelet.apis.drahealth import UNHEALTHY, DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
 from simkubelet.dra import health as driver_health
+from simkubelet.dra import manager
+from simkubelet.golang.message import read_message
 from tests.support.dra_node import DRIVER, DraWorld, pod_object
 from tests.support.patience import LIMIT_S, until
 
@@ -138,6 +141,26 @@ def test_file_with_something_else_than_texts_is_passed_over(tmp_path: Path, fiel
     known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
 
     assert known.of_device(DRIVER, ("p", "d")) == "Unknown"
+
+
+async def test_long_report_is_read_beside_the_event_loop(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[threading.Thread]()
+
+    def read(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read_message(*arguments)
+
+    monkeypatch.setattr(manager, "read_message", read)
+    world = make_world()
+    await watched(world)
+    threads.clear()
+
+    await report(world, "Healthy")
+    await report(world, *["Unhealthy"] * 1_000)
+
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 async def test_devices_that_a_driver_reports_no_more_are_forgotten_where_they_are_many(
