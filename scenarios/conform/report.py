@@ -17,7 +17,7 @@ from simkubelet.model.words import number_of
 from ..play.console import counted, print_line, result_line
 from ..play.failure import failure_lines
 from ..play.junit import Case, suite_of, xml_of
-from ..report.written import JUNIT, make_place, written_for
+from ..report.written import JUNIT, is_read_once, open_output, written_for
 from .checks import GROUPS, Check
 from .conform import Result, Status
 from .tested_plugin import Subject
@@ -69,7 +69,8 @@ class Report:
         self._junit = junit
         self._page = page
         self._began_s = time.monotonic()
-        self._write()
+        # A pipe or device takes the results alone.
+        self._write(None if junit is None or is_read_once(junit) else junit)
 
     def show_subject(self, subject: Subject, checks: Sequence[Check]) -> None:
         """Print what the first start of the plugin has shown; these checks are played with it."""
@@ -94,7 +95,7 @@ class Report:
         order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self.results, key=lambda result: order[result.check.id])
         try:
-            self._write(results)
+            self._write(self._junit, results)
         finally:
             self._show(results)
 
@@ -109,8 +110,8 @@ class Report:
                 self._print(Text("\n".join(("", *lines))))
         self._print(Text(f"\n{totals(results, time.monotonic() - self._began_s)}"))
 
-    def _write(self, results: Sequence[Result] = ()) -> None:
-        for option, path, write in (("--junit", self._junit, _write_junit), ("--report", self._page, self._write_page)):
+    def _write(self, junit: Path | None, results: Sequence[Result] = ()) -> None:
+        for option, path, write in (("--junit", junit, _write_junit), ("--report", self._page, self._write_page)):
             if path is not None:
                 with written_for(option, path):
                     write(path, results)
@@ -150,8 +151,8 @@ def _word(result: Result) -> tuple[str, str]:
 
 
 def _write_junit(path: Path, results: Sequence[Result]) -> None:
-    make_place(path, JUNIT)
-    path.write_bytes(junit_xml(results))
+    with open_output(path, JUNIT) as file:
+        file.write(junit_xml(results))
 
 
 def gravest_first(results: Sequence[Result]) -> list[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from simkubelet.model.errors import HostError, InputError, SimkubeletError
 from simkubelet.model.words import number_of
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
-from ..report.written import JUNIT, TRACE, make_place, written_for
+from ..report.written import JUNIT, TRACE, is_read_once, open_output, written_for
 from ..story.specs import Runtime
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
@@ -38,6 +39,11 @@ class Outputs:
     report: Path | None = None
     """The folder of a report."""
 
+    def write_first(self, played: Sequence[Played], summaries: Mapping[str, str]) -> None:
+        """Write before anything starts what `write` replaces; see there."""
+        junit, trace = (None if path is None or is_read_once(path) else path for path in (self.junit, self.trace))
+        replace(self, junit=junit, trace=trace).write(played, summaries, 0.0)
+
     def write(self, played: Sequence[Played], summaries: Mapping[str, str], wall_s: float) -> None:
         """Write each file, in place of what it had; folders that are missing are made.
 
@@ -51,15 +57,15 @@ class Outputs:
             HostError: The disk is full.
         """
         if self.junit is not None:
-            with written_for("--junit", self.junit):
-                make_place(self.junit, JUNIT)
-                self.junit.write_bytes(junit_xml([one.verdict for one in played]))
+            with written_for("--junit", self.junit), open_output(self.junit, JUNIT) as file:
+                file.write(junit_xml([one.verdict for one in played]))
         if self.trace is not None:
-            with written_for("--trace", self.trace):
-                make_place(self.trace, TRACE)
-                with self.trace.open("w", encoding="utf-8") as stream:
-                    for one in played:
-                        write_lines(one.events, stream, one.verdict.scenario)
+            with (
+                written_for("--trace", self.trace),
+                io.TextIOWrapper(open_output(self.trace, TRACE), encoding="utf-8") as stream,
+            ):
+                for one in played:
+                    write_lines(one.events, stream, one.verdict.scenario)
         if self.report is not None:
             from ..report.page import Reported, write_report
 
@@ -158,7 +164,7 @@ def run(
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
     # Before anything starts: the files are there whatever ends the run, and a wrong path is found.
-    outputs.write([Played(unplayed(job)) for job in jobs], summaries, 0.0)
+    outputs.write_first([Played(unplayed(job)) for job in jobs], summaries)
     if options.backend in {BackendName.SIM, BackendName.JOIN} and (line := _shared(jobs)):
         print(f"warning: {one_line(line)}", file=sys.stderr, flush=True)
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import select
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simkubelet.model.errors import HostError, InputError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 """Errors of a disk, for which a file's name can do nothing."""
 _BEGINNING: Final = 4096
+_PATIENCE_S: Final = 10.0
+_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +66,66 @@ def make_place(path: Path, kind: Kind) -> None:
         OSError: It cannot be written.
     """
     make_folder(path.parent)
-    # Whatever is no file, such as a pipe or a device, is written to.
     if path.is_file():
         with path.open("rb") as file:
             beginning = file.read(_BEGINNING)
         if beginning and kind.mark not in beginning:
             raise _foreign(path, kind)
+    elif path.exists() and not path.is_dir():
+        raise _foreign(path, kind)
+
+
+def is_read_once(path: Path) -> bool:
+    """Whether a path is something else than a file, such as a pipe: what is written later comes behind."""
+    return path.exists() and not path.is_file()
+
+
+def open_output(path: Path, kind: Kind) -> io.BufferedWriter:
+    """Open a file for writing, in place of one of its kind; or what is no file, such as a pipe or a device.
+
+    Who reads from a pipe or terminal is waited for 10 seconds, at each part.
+
+    Raises:
+        OSError: It cannot be written, as is what writes into it; `strerror` says it.
+    """
+    if is_read_once(path):
+        return io.BufferedWriter(_Unread(path, "w", opener=_opened))
+    make_place(path, kind)
+    return path.open("wb")
+
+
+class _Unread(io.FileIO):
+    """What may have no reader."""
+
+    _is_over = False
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        writable = select.poll()
+        writable.register(self, select.POLLOUT)
+        while not self._is_over and writable.poll(_PATIENCE_S * 1000):
+            if (count := super().write(content)) is not None:
+                return count
+        # Also for what is still buffered when it is closed.
+        self._is_over = True
+        raise _nobody_reads(str(self.name))
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open what may be a pipe; nothing reports that somebody has opened it for reading."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not Path(path).is_fifo():
+                raise
+        if time.monotonic() >= end:
+            raise _nobody_reads(path)
+        time.sleep(_LOOK_S)
+
+
+def _nobody_reads(path: str) -> OSError:
+    return TimeoutError(errno.ETIMEDOUT, f"nobody has read from it for {_PATIENCE_S:g} s", path)
 
 
 def page_in(folder: Path) -> Path:

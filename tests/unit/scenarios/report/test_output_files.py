@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 
 from scenarios.play import run
 from scenarios.play.interruption import run_interruptibly
-from scenarios.report.written import JUNIT, make_place, written_for
+from scenarios.report import written
+from scenarios.report.written import JUNIT, TRACE, make_place, written_for
 from simkubelet.model.errors import HostError, InputError
 
 STORY = "steps:\n- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 1s}\n"
@@ -96,6 +99,59 @@ def test_full_disk_names_option_and_path_after_the_results(
 
     assert (status, err) == (3, f"error: {option}: '{file}' cannot be written: No space left on device\n")
     assert "1 passed" in out
+
+
+@pytest.mark.parametrize("option", ["--junit", "--trace"])
+def test_pipe_is_written_to_its_reader(
+    option: str, tmp_path: Path, run_cli: Any, write_story: Any, played: Any
+) -> None:
+    pipe, contents = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: contents.append(pipe.read_bytes()))
+    reader.start()
+
+    status, _, err = run_cli("run", write_story(STORY), option, pipe)
+    reader.join()
+
+    assert (status, err) == (0, "")
+    assert {"--junit": JUNIT, "--trace": TRACE}[option].mark in contents[0]
+    assert b"before the story began" not in contents[0]
+
+
+@pytest.mark.parametrize("option", ["--junit", "--trace"])
+@pytest.mark.parametrize("is_opened", [pytest.param(False, id="no reader"), pytest.param(True, id="reader that waits")])
+def test_pipe_that_nobody_reads_is_given_up(
+    option: str,
+    is_opened: bool,
+    tmp_path: Path,
+    run_cli: Any,
+    write_story: Any,
+    played: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(written, "_PATIENCE_S", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK) if is_opened else None
+    if reader is not None:
+        with contextlib.suppress(BlockingIOError):
+            while os.write(reader, bytes(4096)):
+                pass
+
+    result = run_cli("run", write_story(STORY), option, pipe)
+
+    reason = "nobody has read from it for 0.2 s"
+    assert (result[0], result[2]) == (2, f"error: {option}: '{pipe}' cannot be written: {reason}\n")
+    if reader is not None:
+        os.close(reader)
+
+
+def test_pipe_in_the_place_of_a_page_is_left_alone(tmp_path: Path, run_cli: Any, write_story: Any, played: Any) -> None:
+    os.mkfifo(tmp_path / "index.html")
+
+    status, _, err = run_cli("run", write_story(STORY), "--report", tmp_path)
+
+    assert (status, "is there already and is not a page of simkubelet" in err) == (2, True)
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
