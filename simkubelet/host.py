@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from ._internal.doors import DOORS, Door, contain_failures
     from ._internal.file_tree import folder_without_links, found_without_links
     from ._internal.native import find_library
-    from ._internal.open_files import raise_limit
+    from ._internal.open_files import raise_limit, too_many
     from ._internal.other_program import run_program
     from ._internal.output import (
         escape,
@@ -45,7 +45,7 @@ else:
             ".._internal.doors": ("DOORS", "Door", "contain_failures"),
             ".._internal.file_tree": ("folder_without_links", "found_without_links"),
             ".._internal.native": ("find_library",),
-            ".._internal.open_files": ("raise_limit",),
+            ".._internal.open_files": ("raise_limit", "too_many"),
             ".._internal.other_program": ("run_program",),
             ".._internal.output": (
                 "escape",
@@ -100,6 +100,7 @@ __all__ = [
     "sandboxed",
     "styled_output",
     "tied_to_parent",
+    "too_many",
     "unprintable",
     "version_of_cgroups",
     "visible",

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from simkubelet.host import output_pipe
+from simkubelet.host import output_pipe, too_many
 from simkubelet.model.errors import SimkubeletError, UnreadError
 
 T = TypeVar("T")
 
+_SILENT_S: Final = 60.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -57,6 +59,7 @@ def run_interruptibly(main: Coroutine[Any, Any, T], *, needs_reader: bool = True
                 task.cancel()
 
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_WithoutFloods())
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
         for number in _SIGNALS:
             loop.add_signal_handler(number, interrupt, Interrupted(number))
@@ -78,6 +81,26 @@ def run_interruptibly(main: Coroutine[Any, Any, T], *, needs_reader: bool = True
     if came is not None:
         raise came
     return result
+
+
+class _WithoutFloods:
+    """What a loop does with an exception that nobody awaits: of files that run out there is one line a minute.
+
+    For each connection that cannot be accepted, asyncio has hundreds of tracebacks a second.
+
+    Source: CPython 3.11, Lib/asyncio/selector_events.py, ``_accept_connection``.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or (reason := too_many(error)) is None:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + _SILENT_S
+            print(f"warning: {reason}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import resource
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
@@ -26,6 +28,8 @@ HOST: Final = "127.0.0.1"
 _HEAD_S: Final = 32.0
 _IDLE_S: Final = 90.0
 _HEADS_BYTES: Final = 8 << 20
+_SHARE_OF_FILES: Final = 4
+"""The connections of a server have this part of the files that the process may open; nodes need the others."""
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,15 +40,13 @@ def _is_of_the_server(record: logging.LogRecord) -> bool:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection, until it has received too much; all else is aiohttp's."""
+    """A connection, until it has received too much; all else is aiohttp's, which has it once TLS' handshake is done."""
 
-    def __init__(self, http: web.RequestHandler, most_bytes: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, connections: Connections, new_handler: Callable[[], web.RequestHandler]) -> None:
         self.received = 0
-        self._http = http
-        self._most_bytes = most_bytes
-        self._on_lost = on_lost
-        self._transport: asyncio.BaseTransport | None = None
-        self._silent = asyncio.get_running_loop().call_later(_HEAD_S, http.force_close)
+        self._connections = connections
+        self._new_handler = new_handler
+        self._accepted_at = asyncio.get_running_loop().time()
 
     def begun(self) -> None:
         """A request is answered from now on."""
@@ -53,14 +55,18 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._http = self._new_handler()
+        self._silent = asyncio.get_running_loop().call_at(self._accepted_at + _HEAD_S, self._http.force_close)
         self._http.connection_made(transport)
+        if not self._connections.has_room_for(self._http, self):
+            self._abort()
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
-        if self.received <= self._most_bytes:
+        if self.received <= self._connections.most_bytes:
             self._http.data_received(data)
-        elif isinstance(self._transport, asyncio.Transport):
-            self._transport.abort()
+        else:
+            self._abort()
 
     def eof_received(self) -> None:
         self._http.eof_received()
@@ -73,8 +79,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._silent.cancel()
-        self._on_lost()
+        self._connections.forget(self._http)
         self._http.connection_lost(error)
+
+    def _abort(self) -> None:
+        if isinstance(self._transport, asyncio.Transport):
+            self._transport.abort()
 
 
 class Connections:
@@ -83,12 +93,17 @@ class Connections:
     Args:
         runner: of the server; it is set up before the first connection.
         largest_body: of a request, in bytes.
+
+    Attributes:
+        most_bytes: that a connection may send until a request is answered.
     """
 
     def __init__(self, runner: web.BaseRunner, largest_body: int) -> None:
+        self.most_bytes = largest_body + _HEADS_BYTES
         self._runner = runner
-        self._most_bytes = largest_body + _HEADS_BYTES
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most: float = math.inf if files == resource.RLIM_INFINITY else files // _SHARE_OF_FILES
 
     async def serve(self, context: ssl.SSLContext | None = None, **address: Any) -> asyncio.Server:
         """Listen at an address of `create_server`; the caller closes the server.
@@ -106,13 +121,17 @@ class Connections:
         if connection := self._connections.get(request.protocol):
             connection.begun()
 
-    def _new(self) -> asyncio.BaseProtocol:
-        http = cast("web.Server", self._runner.server)()
-        connection = self._connections[http] = _Connection(http, self._most_bytes, lambda: self._forget(http))
-        return connection
+    def has_room_for(self, http: web.RequestHandler, connection: _Connection) -> bool:
+        """Whether a connection is not one too many; both are known until `forget`."""
+        self._connections[http] = connection
+        return len(self._connections) <= self._most
 
-    def _forget(self, http: web.RequestHandler) -> None:
+    def forget(self, http: web.RequestHandler) -> None:
+        """Note that a connection is lost."""
         self._connections.pop(http, None)
+
+    def _new(self) -> asyncio.BaseProtocol:
+        return _Connection(self, cast("web.Server", self._runner.server))
 
 
 class HttpListener:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import os
 import resource
 from types import SimpleNamespace
 
 import pytest
 
+from scenarios.play.interruption import run_interruptibly
 from simkubelet._internal.open_files import too_many
 from simkubelet.apis import inotify
 from simkubelet.model.errors import HostError
@@ -61,3 +63,16 @@ def test_thread_that_cannot_be_started_is_named() -> None:
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES])
 def test_other_errors_of_the_system_are_no_lack_of_files(number: int) -> None:
     assert too_many(OSError(number, "other")) is None
+
+
+def test_connections_that_cannot_be_accepted_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def without_files() -> None:
+        for number in (errno.EMFILE, errno.EMFILE, errno.EBADF, errno.EMFILE):
+            error = OSError(number, os.strerror(number))
+            asyncio.get_running_loop().call_exception_handler({"message": "accept()", "exception": error})
+
+    run_interruptibly(without_files())
+
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: too many open files: this process may have")
+    assert not [line for line in others if "open files" in line]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import threading
@@ -20,7 +21,7 @@ from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import JSON, Key, Objects
 from tests.support.patience import LIMIT_S
 
-from ..conftest import CONFIG_MAPS, Client, config_map
+from ..conftest import CONFIG_MAPS, Client, ScriptedLogs, config_map
 
 DEPTHS = (150, 190, 400, 900, 5_000)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -290,6 +291,52 @@ async def test_connection_without_a_request_is_closed(server: ApiServer, monkeyp
         async with asyncio.timeout(LIMIT_S):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_connections_that_do_no_handshake_leave_nothing(objects: Objects, logs: ScriptedLogs) -> None:
+    server = ApiServer(objects, {}, logs=logs)
+    await server.start()
+    port = int(server.url.rpartition(":")[2])
+    for sent in (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        writer.write_eof()
+        async with asyncio.timeout(LIMIT_S):
+            await reader.read()
+        writer.close()
+    gc.collect()
+
+    assert not [one for one in gc.get_objects() if isinstance(one, http_listener._Connection)]
+    await server.stop()
+
+
+async def test_connections_leave_files_for_the_nodes(
+    objects: Objects, logs: ScriptedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server takes a quarter of the files that its process may open; the next clients can connect again later."""
+    monkeypatch.setattr(http_listener.resource, "getrlimit", lambda _: (12, 12))
+    server = ApiServer(objects, {}, logs=logs, plain=True)
+    await server.start()
+    port = int(server.url.rpartition(":")[2])
+
+    kept = list[asyncio.StreamWriter]()
+
+    async def is_answered() -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        kept.append(writer)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with suppress(ConnectionError):
+            return await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        return False
+
+    async with asyncio.timeout(LIMIT_S):
+        assert [await is_answered() for _ in range(4)] == [True, True, True, False]
+        kept[0].close()
+        while not await is_answered():
+            pass
+    for writer in kept:
+        writer.close()
+    await server.stop()
 
 
 async def test_body_that_does_not_come_is_a_timeout(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
