@@ -41,7 +41,7 @@ class ApiError(Exception):
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(message)
+        super().__init__(message or reason or f"status {status}")
         self.status = status
         self.reason = reason
         self.retry_after_s = retry_after_s
@@ -76,7 +76,10 @@ class ApiClient:
     async def __aenter__(self) -> Self:
         # A watch occupies a connection, so their number is that of the watches and of the calls in flight.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls or True)
-        self._session = aiohttp.ClientSession(connector=connector, headers={"User-Agent": self._agent})
+        # As Go's client, it keeps no cookies: a server could send new ones without end.
+        cookies = aiohttp.DummyCookieJar()
+        headers = {"User-Agent": self._agent}
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=cookies)
         return self
 
     async def __aexit__(

@@ -75,8 +75,11 @@ async def answered(handle: Callable[[web.Request], object]) -> AsyncIterator[Api
     """A client of a server that answers everything in one way."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)  # type: ignore[arg-type]
-    async with TestServer(app) as server, ApiClient(ServerAccess(str(server.make_url("")).rstrip("/"))) as made:
-        yield made
+    async with TestServer(app) as server:
+        # Cookies of addresses are never kept.
+        url = server.make_url("").with_host("localhost")
+        async with ApiClient(ServerAccess(str(url).rstrip("/"))) as made:
+            yield made
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -142,3 +145,26 @@ async def test_pause_that_a_server_asks_for_is_bounded() -> None:
             await asked.get("/api/v1/pods")
 
     assert refused.value.retry_after_s == 300
+
+
+async def test_cookies_of_a_server_are_not_kept() -> None:
+    cookies: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        cookies.append(request.headers.get("Cookie"))
+        return web.json_response({}, headers={"Set-Cookie": f"{len(cookies)}=x"})
+
+    async with answered(answer) as asked:
+        for _ in range(2):
+            await asked.get("/version")
+
+    assert cookies == [None, None]
+
+
+async def test_refusal_without_a_word_has_its_status() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=599, reason="")
+
+    async with answered(answer) as asked:
+        with pytest.raises(ApiError, match=r"^status 599$"):
+            await asked.get("/version")
