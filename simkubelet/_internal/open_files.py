@@ -1,4 +1,4 @@
-"""How many files a process may have open at a time (``ulimit -n``), and what is said where files or threads run out.
+"""How many files a process may have open at a time (``ulimit -n``), and what is said where these or others run out.
 
 The usual soft limit, 1024, is too low for a simulated cluster, so a command that needs many takes all that the hard
 limit allows. Its children begin with the soft limit that the user gave: programs that use ``select()`` can name no
@@ -30,8 +30,10 @@ def raise_limit() -> None:
 
 
 def too_many(error: BaseException) -> str | None:
-    """What to tell the user where an error came from too many open files or processes; None where it did not."""
+    """What to tell the user where an error came from too many open files, processes or bytes; None where not."""
     causes = list(_causes(error, set()))
+    if any(isinstance(cause, MemoryError) for cause in causes):
+        return "no memory is left; end other programs, or allow more with 'ulimit -v' and 'ulimit -d'"
     if any(isinstance(cause, RuntimeError) and str(cause) == _NO_THREAD for cause in causes):
         return "no process or thread can be started; end other programs, or allow more with 'ulimit -u'"
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}

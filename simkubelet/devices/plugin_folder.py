@@ -16,7 +16,7 @@ from typing import Final
 from .._internal.file_tree import FileTree
 from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
-from ..apis.documents import LARGEST_CHECKPOINT
+from ..apis.documents import LARGEST_CHECKPOINT, read_file
 from ..model.errors import HostError, InputError
 from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
@@ -174,8 +174,8 @@ class PluginFolder:
     def _text_of_checkpoint(self) -> str:
         """Read the file without waiting for anybody."""
         with self._tree.open(f"{self._path}/{CHECKPOINT_NAME}", "rb") as file:
-            text: bytes = file.read(LARGEST_CHECKPOINT)
-            return text.decode(errors="replace")
+            # A read of so many bytes takes the memory for all of them first.
+            return read_file(file.fileno(), LARGEST_CHECKPOINT, within_s=0).decode(errors="replace")
 
     def save(self, text: bytes) -> None:
         """Write the checkpoint.

@@ -31,6 +31,7 @@ def test_error_that_hides_too_many_open_files_is_named() -> None:
         f"too many open files: this process may have {limit}; allow more with 'ulimit -n', or start fewer nodes"
     )
     assert too_many(HostError("other")) is None
+    assert str(too_many(ExceptionGroup("", [MemoryError()]))).startswith("no memory is left")
 
 
 async def test_user_without_inotify_instances_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ async def test_corrupt_checkpoint_is_logged_and_forgotten(node: Any, caplog):
 
     assert node.kubelet.is_running
     assert "Device allocation info may NOT be up-to-date: unexpected end of JSON input" in caplog.text
+
+
+async def test_short_checkpoint_is_read_with_little_memory(short_folder: Path) -> None:
+    """Where `ulimit -v` leaves less than a file may be long."""
+    (short_folder / CHECKPOINT_NAME).write_text("{}")
+    folder = PluginFolder(short_folder)
+    await folder.load(version("1.34"))
+
+    tracemalloc.start()
+    await folder.load(version("1.34"))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 4 << 20
 
 
 async def test_list_counts_though_the_checkpoint_cannot_be_written(node: Any, monkeypatch, caplog):
