@@ -15,24 +15,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from simkubelet.host import one_line
-from simkubelet.model.errors import HostError
-from simkubelet.runtime import check_containers
 from tests.support.command_server import CommandServer
-
-
-@cache
-def shared_line() -> str:
-    """The first line of a run with containers where they share the machine's processes."""
-    with contextlib.suppress(HostError):
-        if line := check_containers():
-            return f"warning: {one_line(line)}\n"
-    return ""
+from tests.support.views import shared_line
 
 
 @dataclass(frozen=True)

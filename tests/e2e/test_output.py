@@ -17,6 +17,7 @@ import pytest
 from tests.support.command_server import CLOSED, UNREAD
 from tests.support.obeyed import WORKFLOW_COMMAND, is_harmless
 from tests.support.patience import LIMIT_S, eventually
+from tests.support.views import shared_line
 
 NEED_A_MACHINE = ("fakegpu list", "fakegpu list -o json", "fakegpu fault list", "fakegpu cdi", "fakegpu smi -L")
 COMMANDS = (
@@ -112,7 +113,7 @@ def test_run_ends_when_its_reader_does(run: Any, options: str) -> None:
     process.stdout.close()
 
     assert process.wait(LIMIT_S) == 128 + signal.SIGPIPE
-    assert process.stderr.read() == ""
+    assert process.stderr.read() == shared_line()
     assert run.leftovers() == []
     if "--junit" in options:
         assert 'type="NOT PLAYED"' in (run.scratch / "report.xml").read_text()

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ import pytest
 from simkubelet._internal import enter_view, sandbox
 from simkubelet._internal.native import find_supervisor
 from simkubelet._internal.sandbox import NodeView
+from simkubelet.host import one_line
+from simkubelet.model.errors import HostError
+from simkubelet.runtime import check_containers
 
 from .patience import LIMIT_S
 
@@ -123,3 +127,12 @@ def node_of(kind: str) -> Iterator[Node]:
         if tried.returncode:
             pytest.skip(tried.stderr)
         yield Node(folder, prefix, supervisor)
+
+
+@cache
+def shared_line() -> str:
+    """The first line of a run with containers where they share the machine's processes."""
+    with suppress(HostError):
+        if line := check_containers():
+            return f"warning: {one_line(line)}\n"
+    return ""

@@ -5,8 +5,8 @@ want to run than there are cores. But a user waits for the story, so a wait ends
 its length, as on a machine with three threads for each core, which is what builds and test suites make of one. A wait
 has ten seconds in any case, the default of an expectation: even a short wait has to cover the start of a process, and
 that takes seconds on a machine which is that busy. A wait that came to its end so with less than a quarter of its time
-says nothing about the plugin; nor does one that had more while plugins still came and went, as they do for long after
-many restarts of their kubelet.
+says nothing about the plugin; nor does one that had more where plugins came and went in its last tenth, as they do for
+long after many restarts of their kubelet.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FROM_PROCESSES: Final = frozenset(
 )
 """What real processes did, in their own time; the other kinds can all follow from node time alone."""
 _COMINGS: Final = frozenset((PluginRegistered.kind, PluginDisconnected.kind, RegistrationRefused.kind))
-_STILL_COME_S: Final = 1.0
+_LAST_PART: Final = 0.1
 _SLOWEST: Final = 0.05
 """The pace, compared with real time, below which it never goes."""
 _MOST_TIMES: Final = 3.0
@@ -176,7 +176,7 @@ class SimPatience:
     @property
     def is_starved(self) -> bool:
         """See `Patience`."""
-        still_come = self._real_time.read() < self._came_at_s + _STILL_COME_S
+        still_come = self._came_at_s > (1 - _LAST_PART) * self._real_time.read()
         return self._real_time.is_starved(1.0 if still_come else _SAYS_SOMETHING)
 
     def _note_comings(self) -> None:

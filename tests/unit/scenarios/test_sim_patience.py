@@ -320,7 +320,7 @@ async def test_slow_looks_and_restless_plugins_do_not_extend_a_wait(
     ("wanting", "last_s", "expected"),
     [
         pytest.param(8, 45, True, id="busy, until the end"),
-        pytest.param(8, 30, False, id="busy, and then no more"),
+        pytest.param(8, 39, False, id="busy, and then no more"),
         pytest.param(25, 30, True, id="very busy"),
         pytest.param(2, 45, False, id="idle"),
     ],
