@@ -159,15 +159,17 @@ async def discovered(subject: Subject, directory: Path | None) -> Subject:
 
 async def _probed(subject: Subject, world: SimBackend) -> Subject:
     patience = world.patience(_REGISTERS_WITHIN_S)
-    # A wait of a story takes longer where the machine is busy; this one is what the error says.
-    end_s = time.monotonic() + _REGISTERS_WITHIN_S
+    began_s = time.monotonic()
     await world.observe()
-    while not _listed(world) and time.monotonic() < end_s and await patience.wait():
+    while not _listed(world) and await patience.wait():
         await world.observe()
+    waited_s = round(time.monotonic() - began_s)
+    if not _listed(world) and patience.is_starved:
+        raise HostError(f"the plugin has shown no device within {waited_s} s, and the machine was too busy to say why")
     settling = world.patience(_SETTLES_WITHIN_S if _listed(world) else 0)
     while await settling.wait():
         await world.observe()
-    return _found(subject, world, await world.observe())
+    return _found(subject, world, await world.observe(), waited_s)
 
 
 def _listed(world: SimBackend) -> dict[str, int]:
@@ -176,13 +178,11 @@ def _listed(world: SimBackend) -> dict[str, int]:
     return {resource: count for resource, count in sorted(listed.items()) if count}
 
 
-def _found(subject: Subject, world: SimBackend, snapshot: Snapshot) -> Subject:
+def _found(subject: Subject, world: SimBackend, snapshot: Snapshot, waited_s: float) -> Subject:
     (plugin,), listed = snapshot.plugins, _listed(world)
     if not listed:
         said = exit_message(world.node(plugin.node).plugin_logs / f"{NAME}.log")
-        raise PluginError(
-            why_unlisted(subject.command, subject.profile, plugin, world.trace, said, _REGISTERS_WITHIN_S)
-        )
+        raise PluginError(why_unlisted(subject.command, subject.profile, plugin, world.trace, said, waited_s))
     if _LIST_AND_WATCH not in plugin.calls:
         raise HostError(
             f"{NAME}: the kubelet calls a socket that lies neither in device-plugins nor in plugins_registry, where "
