@@ -86,6 +86,13 @@ _ORIGINALS: Final = "/.image"
 _STAGED: Final = "/.mounts"
 
 
+def _links_from(program: Path) -> Iterator[tuple[str, str]]:
+    """The links between a program's path and its file: an environment's Python may be one to a link elsewhere."""
+    while program.is_symlink():
+        yield str(program), str(program.readlink())
+        program = Path(os.path.normpath(program.parent / program.readlink()))
+
+
 @dataclass(frozen=True, slots=True)
 class HostImage:
     """Folders of the host that containers see at the same place, read-only.
@@ -114,6 +121,8 @@ class HostImage:
         python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(bundle.CHECKOUT)]
         found = dict.fromkeys([*(str(path) for path in present if not path.is_symlink()), *python])
         folders = [folder for folder in found if not any(_is_in(folder, other) for other in found if other != folder)]
+        to_python = _links_from(Path(sys.executable))
+        links += [link for link in to_python if not any(_is_in(link[0], folder) for folder in folders)]
         own_bin = f"{sys.prefix}/bin"
         own_path = "" if own_bin in _SEARCH_PATH.split(":") else f"{own_bin}:"
         return cls(tuple(folders), tuple(links), f"{own_path}{_SEARCH_PATH}", os.path.realpath(sys.executable))

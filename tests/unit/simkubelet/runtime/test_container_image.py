@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,18 @@ def test_image_of_this_host_has_its_python_and_no_folder_twice():
     assert any(image.python.startswith(f"{folder}/") for folder in image.folders)
     for folder in image.folders:
         assert not any(folder != other and folder.startswith(f"{other}/") for other in image.folders)
+
+
+def test_image_has_the_links_that_lead_to_its_python(tmp_path, monkeypatch):
+    python = sys.executable
+    for name, to in {"python3.x": python, "python3": "python3.x"}.items():
+        (tmp_path / name).symlink_to(to)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+
+    links = dict(HostImage.of_this_host().links)
+
+    assert (links[str(tmp_path / "python3")], links[str(tmp_path / "python3.x")]) == ("python3.x", python)
+    assert python not in links
 
 
 def test_higher_mounts_come_first_and_of_equal_ones_the_last_counts(image):
