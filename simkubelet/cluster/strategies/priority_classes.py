@@ -114,7 +114,9 @@ class PriorityClassStrategy(Strategy):
             text = f"maximum allowed value of a user defined priority is {_HIGHEST}"
             errors.append(FieldError.forbidden("value", text))
         policy = new["preemptionPolicy"]
-        if policy not in PREEMPTION_POLICIES:
+        if not policy:
+            errors.append(FieldError.required("preemptionPolicy"))
+        elif policy not in PREEMPTION_POLICIES:
             errors.append(FieldError.not_supported("preemptionPolicy", policy, PREEMPTION_POLICIES))
         return errors
 

@@ -193,7 +193,7 @@ class _SecretStrategy(_DataStrategy):
     _too_long = "data"
 
     def default(self, new: JSON) -> None:
-        new.setdefault("type", "Opaque")
+        new["type"] = new.get("type") or "Opaque"
         texts = new.pop("stringData", None) or {}
         if texts:
             coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}

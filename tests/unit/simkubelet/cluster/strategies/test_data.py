@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from simkubelet.cluster import Objects, WallTime
+from simkubelet.cluster.strategies.priority_classes import PriorityClassStrategy
 from simkubelet.cluster.strategies.table import basic_strategies
+from simkubelet.model.clock import ManualClock
 
 NAMED = {"metadata": {"name": "one", "namespace": "default"}}
 RBAC = "rbac.authorization.k8s.io"
@@ -109,6 +112,22 @@ def test_object_is_refused_as_by_the_real_server(kind: str, fields: dict[str, An
     strategy.default(new)
 
     assert list(map(str, strategy.validate(new))) == expected
+
+
+def test_empty_type_of_a_secret_is_opaque() -> None:
+    new = {**NAMED, "type": ""}
+
+    basic_strategies()["secrets"].default(new)
+
+    assert new["type"] == "Opaque"
+
+
+def test_empty_policy_of_a_priority_class_is_missing() -> None:
+    strategy = PriorityClassStrategy(Objects(WallTime(ManualClock())))
+
+    errors = strategy.validate({"metadata": {"name": "x"}, "value": 1, "preemptionPolicy": ""})
+
+    assert list(map(str, errors)) == ["preemptionPolicy: Required value"]
 
 
 def test_change_of_a_role_is_shown_with_the_names_of_go() -> None:
