@@ -63,6 +63,7 @@ class RandomCluster:
             **self._maybe("nodeSelector", 0.08, lambda: {self._one(_KEYS): self._one(_VALUES)}),
             **self._maybe("tolerations", 0.25, lambda: self._some(self.toleration)),
             **self._maybe("affinity", 0.3, self._affinity),
+            **self._maybe("topologySpreadConstraints", 0.25, self._spread_constraints),
             **self._maybe("schedulingGates", 0.06, lambda: [{"name": "example.com/wait"}]),
             **self._maybe("nodeName", 0.1, lambda: self._one(NODES)),
         }
@@ -146,12 +147,31 @@ class RandomCluster:
             ),
         }
 
-    def _pod_term(self) -> JSON:
+    def _spread_constraints(self) -> list[JSON]:
+        places = [(key, when) for key in (ZONE, HOSTNAME) for when in ("DoNotSchedule", "ScheduleAnyway")]
+        return [self._spread_constraint(*place) for place in self._rng.sample(places, self._one((1, 1, 2, 3)))]
+
+    def _spread_constraint(self, key: str, when: str) -> JSON:
+        may_have_domains = 0.3 if when == "DoNotSchedule" else 0
+        return {
+            "maxSkew": self._one((1, 1, 2, 3)),
+            "topologyKey": key,
+            "whenUnsatisfiable": when,
+            **self._maybe("labelSelector", 0.95, self._selector),
+            **self._maybe("minDomains", may_have_domains, lambda: self._rng.randint(1, 4)),
+            **self._maybe("matchLabelKeys", 0.2, lambda: ["app"]),
+            **self._maybe("nodeAffinityPolicy", 0.4, lambda: self._one(("Honor", "Ignore"))),
+            **self._maybe("nodeTaintsPolicy", 0.4, lambda: self._one(("Honor", "Ignore"))),
+        }
+
+    def _selector(self) -> JSON:
         expression = {"key": "app", "operator": self._one(("In", "NotIn")), "values": [self._one(("web", "db"))]}
-        selector = self._one(({"matchLabels": {"app": "web"}}, {"matchExpressions": [expression]}, {}))
+        return self._one(({"matchLabels": {"app": "web"}}, {"matchExpressions": [expression]}, {}))
+
+    def _pod_term(self) -> JSON:
         return {
             "topologyKey": self._one((ZONE, HOSTNAME)),
-            **self._maybe("labelSelector", 0.95, lambda: selector),
+            **self._maybe("labelSelector", 0.95, self._selector),
             **self._maybe("namespaces", 0.05, lambda: ["elsewhere"]),
             **self._maybe("namespaceSelector", 0.05, dict),
         }

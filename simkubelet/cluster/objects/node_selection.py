@@ -1,4 +1,4 @@
-"""Which nodes a pod's spec allows: node selector, required node affinity, taints and tolerations.
+"""Which nodes a pod's spec allows: node selector, required node affinity, taints and tolerations; label selectors.
 
 Pods and nodes are the objects of the API; a field that is left out counts as empty.
 
@@ -12,20 +12,25 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import product
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from ...apis.integers import parse_int
 
 __all__ = [
+    "HARD_TAINTS",
     "Tolerations",
     "as_integer",
     "is_undecidable",
     "matches_required_affinity",
     "matches_term",
     "meets",
+    "selects",
     "tolerates",
     "untolerated_taint",
 ]
+
+HARD_TAINTS: Final = ("NoSchedule", "NoExecute")
+"""The effects of taints that keep new pods away."""
 
 
 def matches_required_affinity(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
@@ -112,6 +117,13 @@ def meets(requirement: Mapping[str, Any], value: str | None) -> bool:
         case "Lt":
             return value is not None and any(_is_less(value, limit) for limit in values)
     return False
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether labels are what a selector with ``matchLabels`` and ``matchExpressions`` asks for."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(meets(one, labels.get(one.get("key", ""))) for one in selector.get("matchExpressions") or ())
 
 
 def as_integer(text: str) -> int | None:

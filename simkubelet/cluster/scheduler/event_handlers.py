@@ -62,7 +62,10 @@ class EventHandlers:
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
-        if name in self._state.nodes:
+        known = self._state.nodes.get(name)
+        if known is not None:
+            if HAS_QUEUEING_HINTS.at(self._version):
+                self._queue.happened(NodeEvent(Kind.NODE_DELETED, None, known.node))
             self._state.drop_node(name)
 
     def put_pod(self, pod: PodInfo) -> None:
@@ -186,4 +189,4 @@ class EventHandlers:
         if HAS_QUEUEING_HINTS.at(self._version):
             return lambda pod: True
         info = self._state.nodes[node.name]
-        return lambda pod: Filters(pod, (), self._version).refusal(info) is None
+        return lambda pod: Filters(pod, (), self._version).admit(info)

@@ -13,11 +13,13 @@ from typing import Final, TypeAlias
 
 from ...model.node import Node
 from ...model.resources import PODS, ResourceName, insufficient_resources
-from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
+from ...model.version import Difference, Version
+from ..objects.node_selection import HARD_TAINTS, is_undecidable, matches_required_affinity, untolerated_taint
 from .cluster_state import PodInfo, have_clash
-from .plugins import HARD_TAINTS, tolerates_cordon
+from .plugins import tolerates_cordon
 from .pod_affinity import matches_all, required_affinity, required_anti_affinity
 from .refusals import Plugin
+from .topology_spread import are_in_topology, hard_constraints
 
 __all__ = [
     "ClusterEvent",
@@ -37,6 +39,7 @@ class Kind(Enum):
 
     NODE_ADDED = auto()
     NODE_ALLOCATABLE = auto()
+    NODE_DELETED = auto()
     NODE_LABELS = auto()
     NODE_TAINTS = auto()
     CLAIM_WRITTEN = auto()
@@ -53,9 +56,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node came or changed.
+    """A node came, changed or went.
 
     Attributes:
+        old: its state before; None where it came or went.
+        new: its newest state.
         left_to_claims: extended resources of which it has none, and that claims serve.
     """
 
@@ -86,6 +91,12 @@ class PodEvent:
     new: PodInfo | None
 
 
+_SPREADS_AGAIN: Final = Difference(
+    "a pod that waits as its topology spread constraints allow no node is tried again when a pod of its namespace is "
+    "bound or has other labels; from 1.32 on only where that may help",
+    {"1.26": False, "1.31": True},
+    "backend/queue/scheduling_queue.go, ``getUnschedulablePodsWithCrossTopologyTerm`` (kubernetes v1.30.14, v1.31.14)",
+)
 ClusterEvent: TypeAlias = NodeEvent | PodEvent | ResourceEvent
 _GENERATED_CLAIMS: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
@@ -130,12 +141,15 @@ def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
     return pod_hint is not None and pod_hint(pod, event.old, event.new)
 
 
-def is_of_interest(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
+def is_of_interest(plugin: Plugin, pod: PodInfo, event: ClusterEvent, version: Version) -> bool:
     """The same up to 1.31, where no plugin looks at what exactly changed of a node, and any pod that goes may help."""
     if isinstance(event, NodeEvent):
         return plugin is not Plugin.SCHEDULING_GATES
     if isinstance(event, PodEvent) and event.kind is Kind.POD_DELETED:
         return (plugin, event.kind) in _POD_HINTS
+    if isinstance(event, PodEvent) and plugin is Plugin.POD_TOPOLOGY_SPREAD:
+        is_near = event.new is not None and event.new.namespace == pod.namespace
+        return is_near and event.kind in (Kind.POD_ADDED, Kind.POD_LABELS) and _SPREADS_AGAIN.at(version)
     return is_worth_a_try(plugin, pod, event)
 
 
@@ -221,6 +235,29 @@ def _place_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
     return any(before.get(term.topology_key) not in (None, new.labels.get(term.topology_key)) for term in far)
 
 
+def _spread_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+    """Source: plugins/podtopologyspread/plugin.go, ``isSchedulableAfterPodChange`` (kubernetes v1.34.4)."""
+    states = [other for other in (old, new) if other is not None]
+    if any(other.uid != pod.uid and not (other.node_name and other.namespace == pod.namespace) for other in states):
+        return False
+    constraints = hard_constraints(pod)
+    if old is None or new is None:
+        return any(one.selects(other.labels) for one in constraints for other in states)
+    if new.uid == pod.uid and new.tolerations != old.tolerations and any(one.honors_taints for one in constraints):
+        return True
+    return any(one.selects(old.labels) != one.selects(new.labels) for one in constraints)
+
+
+def _topologies_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    """Source: plugins/podtopologyspread/plugin.go, ``isSchedulableAfterNodeChange`` (kubernetes v1.34.4)."""
+    constraints = hard_constraints(pod)
+    is_in = are_in_topology(constraints, new.labels)
+    if old is None or is_in is not are_in_topology(constraints, old.labels):
+        return old is not None or is_in
+    keys = {one.topology_key for one in constraints}
+    return is_in and (new.taints != old.taints or any(new.labels[key] != old.labels[key] for key in keys))
+
+
 # Who waits for new nodes is tried again for changes of taints too: scheduler.go, ``buildQueueingHintMap``.
 _NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, Node], bool]]] = {
     (Plugin.NODE_UNSCHEDULABLE, Kind.NODE_ADDED): _uncordoned,
@@ -235,6 +272,10 @@ _NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, 
     (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ADDED): _grown_enough,
     (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ALLOCATABLE): _grown_enough,
     (Plugin.NODE_RESOURCES_FIT, Kind.NODE_TAINTS): _any_node,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_ADDED): _topologies_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_DELETED): _topologies_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_LABELS): _topologies_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_TAINTS): _topologies_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_ADDED): _place_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_LABELS): _place_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_TAINTS): _any_node,
@@ -250,6 +291,10 @@ _POD_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, PodInfo | None
     (Plugin.NODE_PORTS, Kind.POD_DELETED): _port_freed,
     (Plugin.NODE_RESOURCES_FIT, Kind.POD_DELETED): _room_freed,
     (Plugin.NODE_RESOURCES_FIT, Kind.POD_SCALED_DOWN): _asks_for_less,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.POD_ADDED): _spread_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.POD_DELETED): _spread_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.POD_LABELS): _spread_changed,
+    (Plugin.POD_TOPOLOGY_SPREAD, Kind.POD_TOLERATIONS): _spread_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.POD_ADDED): _company_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.POD_DELETED): _company_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.POD_LABELS): _company_changed,

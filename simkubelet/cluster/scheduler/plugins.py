@@ -1,14 +1,14 @@
 """What the plugins of the default profile say about nodes: which of them a pod fits, and how well.
 
 Source: pkg/scheduler/framework/plugins (kubernetes v1.34.4): nodeunschedulable, tainttoleration, nodeaffinity,
-nodeports, noderesources (fit, least and balanced allocation), interpodaffinity; weights:
+nodeports, noderesources (fit, least and balanced allocation), podtopologyspread, interpodaffinity; weights:
 pkg/scheduler/apis/config/v1/default_plugins.go; component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
 ``PreferredSchedulingTerms`` (v0.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value
 from ..objects.node_selection import (
+    HARD_TAINTS,
     Tolerations,
     as_integer,
     matches_required_affinity,
@@ -28,8 +29,9 @@ from .cluster_state import CPU, MEMORY, NodeInfo, PodInfo, have_clash
 from .dynamic_resources.extended_claims import left_to_claims
 from .pod_affinity import PodAffinityFilter, pod_affinity_scores
 from .refusals import Plugin, Refusal
+from .topology_spread import SpreadFilter, spread_scores
 
-__all__ = ["HARD_TAINTS", "Filters", "PreferredNodes", "scores", "tolerates_cordon"]
+__all__ = ["Filters", "PreferredNodes", "scores", "tolerates_cordon"]
 
 _UNTOLERATED_TAINT: Final = Difference(
     "the scheduler's text for a taint, with ``{key}`` and ``{value}``",
@@ -52,13 +54,13 @@ _SCORES_GAIN_OF_BALANCE: Final = Difference(
     "noderesources/balanced_allocation.go, ``balancedResourceScorer`` (kubernetes v1.35.4, v1.36.3)",
 )
 
-HARD_TAINTS: Final = ("NoSchedule", "NoExecute")
 _CORDON: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _MAX_SCORE: Final = 100
 _TAINT_TOLERATION_WEIGHT: Final = 3
 _NODE_AFFINITY_WEIGHT: Final = 2
 _POD_AFFINITY_WEIGHT: Final = 2
 _DYNAMIC_RESOURCES_WEIGHT: Final = 2
+_TOPOLOGY_SPREAD_WEIGHT: Final = 2
 
 _CORDONED: Final = Refusal(Plugin.NODE_UNSCHEDULABLE, ("node(s) were unschedulable",))
 _NO_AFFINITY: Final = Refusal(Plugin.NODE_AFFINITY, ("node(s) didn't match Pod's node affinity/selector",))
@@ -79,7 +81,7 @@ class Filters:
     def __init__(
         self,
         pod: PodInfo,
-        nodes: Iterable[NodeInfo],
+        nodes: Collection[NodeInfo],
         version: Version,
         claims: Callable[[NodeInfo], Refusal | None] = lambda node: None,
         extended: Collection[ResourceName] = (),
@@ -87,9 +89,10 @@ class Filters:
         self._extended = extended
         self._pod = pod
         self._version = version
+        self._spread = SpreadFilter(pod, nodes)
         self._pod_affinity = PodAffinityFilter(pod, nodes)
         self._claims = claims
-        self._filters: list[Callable[[NodeInfo], Refusal | None]] = [self._cordon, self._taints]
+        self._filters: list[Callable[[NodeInfo], Refusal | None]] = []
         if pod.spec.get("nodeSelector") or (pod.spec.get("affinity") or {}).get("nodeAffinity"):
             self._filters.append(self._node_affinity)
         if pod.host_ports:
@@ -106,22 +109,35 @@ class Filters:
             without: pods of the node that are thought away.
             coming: pods that are thought to be there.
         """
-        pod_affinity = self._pod_affinity
+        spread, pod_affinity = self._spread, self._pod_affinity
         if without or coming:
-            tried, pod_affinity = node.copy(), pod_affinity.copy()
+            tried, spread, pod_affinity = node.copy(), spread.copy(), pod_affinity.copy()
             for other in without:
                 tried.remove(other)
+                spread.count(other, node, -1)
                 pod_affinity.count(other, node, -1)
             for other in coming:
                 tried.put(other)
+                spread.count(other, node, 1)
                 pod_affinity.count(other, node, 1)
             node = tried
-        for ask in self._filters:
+        for ask in (self._cordon, self._taints, *self._filters):
             refusal = ask(node)
             if refusal is not None:
                 return refusal
-        refusal = pod_affinity.refusal(node) if pod_affinity.has_a_say else None
+        refusal = spread.refusal(node) if spread.has_a_say else None
+        if refusal is None and pod_affinity.has_a_say:
+            refusal = pod_affinity.refusal(node)
         return refusal or self._claims(node)
+
+    def admit(self, node: NodeInfo) -> bool:
+        """Whether a node is a reason to try the pod again up to 1.31, whatever other pods and claims say.
+
+        Source: pkg/scheduler/eventhandlers.go, ``preCheckForNode``, ``AdmissionCheck`` (kubernetes v1.31.14).
+        """
+        if untolerated_taint(node.taints, self._pod.tolerations, ("NoSchedule",)) is not None:
+            return False
+        return all(ask(node) is None for ask in self._filters)
 
     def _cordon(self, node: NodeInfo) -> Refusal | None:
         if not node.node.is_unschedulable or tolerates_cordon(self._pod):
@@ -200,7 +216,7 @@ class PreferredNodes:
 def scores(
     pod: PodInfo,
     feasible: Collection[NodeInfo],
-    nodes: Iterable[NodeInfo],
+    nodes: Collection[NodeInfo],
     version: Version,
     claims: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
@@ -223,6 +239,8 @@ def scores(
     preferred = PreferredNodes(pod)
     for name, score in _normalized({node.name: preferred.weight(node) for node in feasible if preferred}).items():
         total[name] += _NODE_AFFINITY_WEIGHT * score
+    for name, score in (spread_scores(pod, feasible, nodes) or {}).items():
+        total[name] += _TOPOLOGY_SPREAD_WEIGHT * score
     for name, score in (pod_affinity_scores(pod, feasible, nodes) or {}).items():
         total[name] += _POD_AFFINITY_WEIGHT * score
     for name, score in _normalized(claims).items():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..objects.node_selection import meets
+from ..objects.node_selection import selects
 from .cluster_state import NodeInfo, PodInfo
 from .refusals import Plugin, Refusal
 
@@ -58,7 +58,7 @@ class PodTerm:
     def matches(self, pod: PodInfo) -> bool:
         if self.labels is None or (self.namespaces is not None and pod.namespace not in self.namespaces):
             return False
-        return _selects(self.labels, pod.labels)
+        return selects(self.labels, pod.labels)
 
 
 def required_affinity(pod: PodInfo) -> tuple[PodTerm, ...]:
@@ -183,9 +183,3 @@ def _term(term: Mapping[str, Any], pod: PodInfo, weight: int = 0) -> PodTerm:
 def _add(counts: Counter[_Place], term: PodTerm, node: NodeInfo, sign: int) -> None:
     if term.topology_key in node.labels:
         counts[term.topology_key, node.labels[term.topology_key]] += sign
-
-
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(meets(one, labels.get(one.get("key", ""))) for one in selector.get("matchExpressions") or ())

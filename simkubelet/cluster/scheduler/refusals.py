@@ -39,6 +39,7 @@ class Plugin(StrEnum):
     NODE_AFFINITY = "NodeAffinity"
     NODE_PORTS = "NodePorts"
     NODE_RESOURCES_FIT = "NodeResourcesFit"
+    POD_TOPOLOGY_SPREAD = "PodTopologySpread"
     INTER_POD_AFFINITY = "InterPodAffinity"
     DYNAMIC_RESOURCES = "DynamicResources"
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...model.version import Version
 from ..api.errors import FieldError
 from ..api.registry.strategy import Strategy, keep_status
-from ..objects.node_selection import as_integer
+from ..objects.node_selection import as_integer, selects
 from ..objects.objects import JSON
 from .pod.checks import PodRules, non_negative
 from .pod.defaults import default_pod_spec
@@ -140,26 +140,6 @@ def _shown_selector(selector: JSON | None) -> JSON | None:
     """A selector as a message shows it: its labels in order."""
     labels = (selector or {}).get("matchLabels")
     return {**(selector or {}), "matchLabels": dict(sorted(labels.items()))} if labels else selector
-
-
-def selects(selector: JSON, labels: dict[str, str]) -> bool:
-    """Whether a label selector of an object's spec is about something with these labels."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(requirement, labels) for requirement in selector.get("matchExpressions") or ())
-
-
-def _holds(requirement: JSON, labels: dict[str, str]) -> bool:
-    value, values = labels.get(requirement.get("key", "")), requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
 
 
 def _restart_policy(spec: JSON) -> list[FieldError]:

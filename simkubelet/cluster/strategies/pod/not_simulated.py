@@ -19,7 +19,6 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "readinessGates": "not awaited; the pod is ready when its containers are",
     "resources": "those of a whole pod are not counted",
     "runtimeClassName": "there are no RuntimeClasses; a real cluster refuses a pod of one that it does not have",
-    "topologySpreadConstraints": "pods are not spread",
     "volumes[*].persistentVolumeClaim": "there are no claims; on a real cluster the pod waits until the claim is bound",
     **{f"volumes[*].{type_}": _DRIVER for type_ in ("csi", "ephemeral", "image", "iscsi", "nfs")},
     "containers[*].livenessProbe": "not run; the container is not restarted",

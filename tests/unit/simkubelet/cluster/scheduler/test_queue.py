@@ -155,6 +155,20 @@ def test_node_counts_until_1_31_only_where_the_pod_fits_now(gpus: int, node: str
     assert len(cluster.failures("p")) == 1
 
 
+def test_node_counts_until_1_31_whatever_pods_are_there():
+    cluster = ScheduledCluster("1.31")
+    cluster.node("n")
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cluster.pod("p", affinity=affinity)
+    cluster.try_all()
+
+    cluster.node("n", labels={"new": "label"})
+    cluster.advance(2)
+
+    assert len(cluster.failures("p")) == 2
+
+
 @dataclass
 class Waiting:
     """What a plain queue knows of a pod."""

@@ -16,8 +16,8 @@ from simkubelet.cluster.strategies.table import server_rules
 from ..conftest import Cluster, manifest
 
 PAGE = Path(__file__).resolve().parents[5] / "docs" / "cluster.md"
-SPREAD = {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}
-SAID = "not simulated: spec.topologySpreadConstraints: pods are not spread"
+GATES = {"readinessGates": [{"conditionType": "example.com/ready"}]}
+SAID = "not simulated: spec.readinessGates: not awaited; the pod is ready when its containers are"
 
 
 def spec_with(field: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_field_that_is_empty_is_not_said(spec: dict[str, Any]) -> None:
 
 
 def test_pod_gets_an_event_for_each_field(cluster: Cluster) -> None:
-    pod = cluster.store.create_pod(manifest("p", **SPREAD, activeDeadlineSeconds=5))
+    pod = cluster.store.create_pod(manifest("p", **GATES, activeDeadlineSeconds=5))
 
     said = [(event.type, event.reason, event.message) for event in cluster.store.events_of(pod.uid)]
 
@@ -55,7 +55,7 @@ def test_pod_gets_an_event_for_each_field(cluster: Cluster) -> None:
 
 
 def test_pod_warns_when_it_is_created(cluster: Cluster) -> None:
-    strategy, pod = PodStrategy(cluster.objects, server_rules()), manifest("p", **SPREAD)
+    strategy, pod = PodStrategy(cluster.objects, server_rules()), manifest("p", **GATES)
 
     assert strategy.warnings(pod, None) == [SAID]
     assert strategy.warnings(pod, pod) == []
@@ -64,7 +64,7 @@ def test_pod_warns_when_it_is_created(cluster: Cluster) -> None:
 def test_daemon_set_warns_when_its_template_changes() -> None:
     strategy = DaemonSetStrategy(server_rules())
     old = {"spec": {"template": {"spec": {"containers": []}}}}
-    new = {"spec": {"template": {"spec": {"containers": [], **SPREAD}}}}
+    new = {"spec": {"template": {"spec": {"containers": [], **GATES}}}}
     said = SAID.replace("spec.", "spec.template.spec.")
 
     assert strategy.warnings(new, None) == strategy.warnings(new, old) == [said]
