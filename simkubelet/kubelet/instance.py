@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 from ..apis.dra import DRA_PLUGIN_TYPE
@@ -32,7 +32,7 @@ from ..dra.plugins import Connection
 from ..dra.slice_wipes import SliceWipes
 from ..model.config import KubeletConfig
 from ..model.errors import HostError, KubeletPanicError
-from ..model.events import DriverConnected, DriverDisconnected, DriverReconnected, PluginSocketFound
+from ..model.events import DriverConnected, DriverDisconnected, DriverReconnected, PluginSocketFound, driver_endpoint
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS
@@ -131,8 +131,7 @@ class KubeletInstance:
         )
 
     def _note_driver(self, driver: str, endpoint: str, connection: Connection) -> None:
-        # Drivers have a folder each, in which the socket has the same name.
-        self._context.observe(_DRIVER_EVENTS[connection](self._node, driver, "/".join(PurePath(endpoint).parts[-2:])))
+        self._context.observe(_DRIVER_EVENTS[connection](self._node, driver, driver_endpoint(endpoint)))
 
     async def serve(self) -> None:
         """Serve plugins and monitoring agents.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PodScheduled",
     "PodStatusUpdated",
     "RegistrationRefused",
+    "driver_endpoint",
 ]
 
 SIMULATOR: Final = "simkubelet"
@@ -107,6 +109,11 @@ class PluginDisconnected:
     node: str
     resource: str
     said: str = ""
+
+
+def driver_endpoint(path: str) -> str:
+    """A DRA driver's socket as events name it: drivers have a folder each, in which the socket has the same name."""
+    return "/".join(PurePosixPath(path).parts[-2:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import json
 import re
 import signal
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from simkubelet.model.errors import HostError, InputError, PluginError
@@ -23,6 +22,7 @@ from simkubelet.model.events import (
     DriverDisconnected,
     DriverReconnected,
     PluginRegistered,
+    driver_endpoint,
 )
 
 from ...story.specs import PluginSpec
@@ -229,9 +229,11 @@ class KindPlugins:
             ids = tuple(f"#{number}" for number in range(total))
             self._trace.append(DevicesListed(node, found.group(1), ids[:healthy], ids[healthy:]))
         elif found := _DRIVER.search(line):
-            (self._new.add if found.group(1) == "Registered" else self._new.discard)((node, _endpoint(found.group(2))))
+            (self._new.add if found.group(1) == "Registered" else self._new.discard)(
+                (node, driver_endpoint(found.group(2)))
+            )
         elif found := _CONNECTION.search(line):
-            self._seen_connection(node, found.group(1), _endpoint(found.group(2)), found.group(3) == "true")
+            self._seen_connection(node, found.group(1), driver_endpoint(found.group(2)), found.group(3) == "true")
 
     def _seen_connection(self, node: str, driver: str, endpoint: str, is_connected: bool) -> None:
         place = node, endpoint
@@ -338,8 +340,3 @@ class KindPlugins:
     async def _label(self, one: PluginOnNode, is_on: bool) -> None:
         labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}
         await self._api.call("PATCH", f"nodes/{one.node.container}", {"metadata": {"labels": labels}})
-
-
-def _endpoint(path: str) -> str:
-    """A driver's endpoint as events have it: drivers have a folder each, in which the socket has the same name."""
-    return "/".join(PurePosixPath(path).parts[-2:])
