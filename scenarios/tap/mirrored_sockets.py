@@ -31,8 +31,8 @@ _THERE: Final = Mask.CREATE | Mask.MOVED_TO
 BACKLOG: Final = 128
 """Connections that wait to be accepted on a socket of a tap."""
 _MOST_MIRRORS: Final = 1000
-_MOST_FOLDERS: Final = 1000
-"""Of a plugin that are looked into."""
+_MOST_FOLDERS: Final = 100
+"""Of a plugin, that are watched, and that are looked into at a time."""
 _PAUSE_S: Final = 0.1
 """Before the next try where no connection can be accepted, as all descriptors are in use."""
 _Identity = tuple[int, int]
@@ -66,6 +66,8 @@ class MirroredSockets:
         self._on_accept = on_accept
         self._mirrors: dict[Path, _Mirror] = {}
         self._removed_here = Counter[Path]()
+        self._folders: set[Path] = set()
+        """Of the plugin, that are watched."""
         self._made: set[Path] = set()
         """Folders of the kubelet's that stand for some of the plugin's."""
         self._was_full = False
@@ -126,14 +128,19 @@ class MirroredSockets:
 
     def _changed(self, folder: Path, *, is_there: bool) -> None:
         """A folder of the plugin's has come, or gone with all that is in it."""
-        self._events.remove(folder)
-        for original in [path for path in self._mirrors if path.is_relative_to(folder)]:
-            self._vanished(original)
+        if folder in self._folders:
+            self._events.remove(folder)
+            self._folders = {one for one in self._folders if not one.is_relative_to(folder)}
+            for original in [path for path in self._mirrors if path.is_relative_to(folder)]:
+                self._vanished(original)
         if is_there:
             self._look_into(folder)
 
     def _watch(self, folder: Path) -> None:
+        if folder in self._folders or len(self._folders) >= _MOST_FOLDERS:
+            return
         with contextlib.suppress(OSError), found_without_links(folder):
+            self._folders.add(folder)
             self._events.add(folder, _GONE | _THERE | Mask.ONLYDIR | Mask.DONT_FOLLOW)
 
     def _gone(self, path: Path) -> None:

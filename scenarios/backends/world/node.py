@@ -2,7 +2,8 @@
 
 The folder holds ``device-plugins/`` (the kubelet's), ``taps/`` (folders of sockets of plugins with a tap),
 ``machine/`` (the fake GPUs), ``root/`` (the node's own files), ``view/`` (what programs in a view of the node wrote
-into folders that it shares with the host) and ``logs/`` (what the kubelet and the plugins wrote).
+into folders that it shares with the host), ``containers/`` (what plugins' containers have for themselves) and ``logs/``
+(what the kubelet and the plugins wrote).
 """
 
 from __future__ import annotations

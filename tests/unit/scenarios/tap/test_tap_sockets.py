@@ -131,6 +131,24 @@ async def test_plugin_with_sockets_in_folders_is_tapped(folder: Path) -> None:
     assert list(registry.iterdir()) == []
 
 
+async def test_plugin_that_makes_folders_without_end_has_some_of_them_watched(folder: Path) -> None:
+    of_kubelet, registry = folder / "k", folder / "registry"
+    for one in (of_kubelet, registry, folder / "found"):
+        one.mkdir()
+    tap = Tap(folder / "p", of_kubelet, lambda report: None, (folder / "found", registry))
+    tap.start()
+
+    for number in range(110):
+        (folder / "found" / str(number)).mkdir()
+    plugin = ByteServer(folder / "found" / "p.sock")
+    await plugin.start()
+    await until((registry / "p.sock").exists)
+
+    assert len(tap._sockets[1]._folders) == 100
+    await plugin.stop()
+    await tap.close()
+
+
 async def test_folders_behind_links_are_not_looked_into(folder: Path) -> None:
     of_kubelet, registry, others = folder / "k", folder / "registry", folder / "others"
     for one in (of_kubelet, registry, others, folder / "found"):
