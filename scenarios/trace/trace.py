@@ -236,7 +236,8 @@ def write_lines(entries: Iterable[Entry], stream: IO[str], story: str) -> None:
     for entry in entries:
         place = {"story": story, "seq": entry.seq, "time_s": entry.time_s, "real_s": entry.real_s}
         line = {**place, "kind": entry.kind, **fields_of(entry.event)}
-        stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        # A name of a file need not be UTF-8; the escape is one of JSON's, too.
+        stream.write(json.dumps(line, ensure_ascii=False).encode(errors="backslashreplace").decode() + "\n")
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:

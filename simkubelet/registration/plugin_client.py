@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
@@ -110,7 +111,7 @@ def path_authority(path: str, release: Version) -> str:
 
     Source: google.golang.org/grpc v1.72.1, clientconn.go, ``encodeAuthority``.
     """
-    return quote(path, safe="!$&'()*+,;=:[]@~") if _ESCAPES_AUTHORITY.at(release) else path
+    return quote(os.fsencode(path), safe="!$&'()*+,;=:[]@~") if _ESCAPES_AUTHORITY.at(release) else path
 
 
 class PluginChannel:

@@ -106,7 +106,8 @@ class KubeletLogs(logging.Handler):
         logs, node = _PLACE.get((self, None))
         if logs is not self:
             return
-        text = " ".join(record.getMessage().splitlines())
+        # A name of a file need not be UTF-8.
+        text = " ".join(record.getMessage().splitlines()).encode(errors="backslashreplace").decode()
         line = f"{self._now():>9.3f} s  {record.levelname.lower():<7}  {text}\n"
         for name, file in tuple(self._files.items()):
             if node in (None, name):

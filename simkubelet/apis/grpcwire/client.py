@@ -218,7 +218,7 @@ class ClientConnection:
                     (b":method", b"POST"),
                     (b":scheme", b"http"),
                     (b":path", path.encode()),
-                    (b":authority", self._name.authority.encode()),
+                    (b":authority", os.fsencode(self._name.authority)),
                     (b"content-type", b"application/grpc"),
                     (b"user-agent", f"grpc-go/{self._name.version}".encode()),
                     (b"te", b"trailers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_lines_go_to_the_node_in_whose_name_they_are_written(tmp_path: Path, cap
     assert (tmp_path / "a").read_text() == "   12.500 s  error    of a, in two lines\n   12.500 s  warning  of nobody\n"
     assert (tmp_path / "b").read_text() == "   12.500 s  warning  of nobody\n"
     assert capfd.readouterr() == ("", "")
+
+
+def test_name_that_is_not_utf_8_is_written_as_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # pytest-xdist cannot send what its own handler would take.
+    monkeypatch.setattr(logging.getLogger("simkubelet"), "propagate", False)
+    logs = KubeletLogs(lambda: 0.0)
+    logs.start()
+    logs.add_node("node-1", tmp_path / "log")
+
+    LOG.error("Could not process manifest file: %s", os.fsdecode(b"\xff.yaml"))
+    logs.close()
+
+    assert (tmp_path / "log").read_text().endswith("file: \\udcff.yaml\n")
 
 
 def test_stories_of_one_process_each_take_their_own_lines(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from itertools import pairwise
 from typing import get_args, get_type_hints
 
@@ -167,6 +168,17 @@ def test_each_event_is_read_as_it_was_written(kind: type[Event], data: st.DataOb
     write_lines([Entry(3, 1.5, event, 0.25)], stream, "a-story")
 
     assert list(read_lines([stream.getvalue()])) == [("a-story", Entry(3, 1.5, event, 0.25))]
+
+
+def test_name_that_is_not_utf_8_can_be_written_to_a_file_and_read_again() -> None:
+    trace = Trace(now=lambda: 0.0)
+    trace.append(FaultInjected("node-1", os.fsdecode(b"\xff"), 79))
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+
+    write_lines(trace, stream, "a-story")
+    stream.seek(0)
+
+    assert list(read_lines(stream)) == [("a-story", event) for event in trace]
 
 
 def test_written_lines_are_read_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from simkubelet.registration.plugin_manager import PluginManager
 from tests.support.patience import LIMIT_S
 
 
-async def headers_of_get_info(folder: Path, release: str) -> dict[str, str]:
+async def headers_of_get_info(folder: Path, release: str, name: str = "x-reg.sock") -> dict[str, str]:
     """The headers of the first call to a socket in ``plugins_registry``."""
     heard: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -30,12 +31,13 @@ async def headers_of_get_info(folder: Path, release: str) -> dict[str, str]:
             split.feed(await reader.read(1 << 16))
             for frame in split.frames():
                 if frame.type == Type.HEADERS:
-                    heard.set_result({str(name): str(value) for name, value in Decoder().decode(frame.payload)})
+                    decoded = Decoder().decode(frame.payload, raw=True)
+                    heard.set_result({os.fsdecode(key): os.fsdecode(value) for key, value in decoded})
         writer.close()
 
     registry = folder / "plugins_registry"
     registry.mkdir()
-    listening = await asyncio.start_unix_server(serve, registry / "x-reg.sock")
+    listening = await asyncio.start_unix_server(serve, registry / name)
     async with asyncio.timeout(LIMIT_S), listening, asyncio.TaskGroup() as tasks:
         manager = PluginManager(
             registry,
@@ -72,6 +74,19 @@ async def test_get_info_says_where_the_socket_is_on_the_node(
 
 async def test_first_patches_of_1_26_do_not_say_that_they_take_gzip(short_folder: Path) -> None:
     assert "grpc-accept-encoding" not in await headers_of_get_info(short_folder, "1.26.10")
+
+
+@pytest.mark.parametrize(
+    ("release", "end"),
+    [
+        pytest.param("1.26", os.fsdecode(b"/\xff.sock"), id="as-it-is"),
+        pytest.param("1.34", "%2F%FF.sock", id="escaped"),
+    ],
+)
+async def test_name_of_a_socket_need_not_be_utf_8(short_folder: Path, release: str, end: str) -> None:
+    said = await headers_of_get_info(short_folder, release, os.fsdecode(b"\xff.sock"))
+
+    assert said[":authority"].endswith(end)
 
 
 def test_what_an_authority_may_have_is_not_escaped() -> None:
