@@ -44,6 +44,8 @@ _SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 _CHANGES: Final = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ONLYDIR
 """Not that a file is created: it is about to be written."""
 _READ_AT_ONCE_BYTES: Final = 32 << 10
+_OPENED_AS_FAST_BYTES: Final = 256
+"""So much of a manifest is read while a file is looked at."""
 _LIMIT_REACHED: Final = "the read limit is reached"
 _NO_POD: Final = "couldn't parse as pod, please check config file"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -57,7 +59,7 @@ async def read_static_pods(folder: Path, node: str, directory: Path) -> dict[Pod
     """The pods of all manifests in a folder, by the names of the files; of two with one name, that of the last file.
 
     What is not a manifest is logged and left out, as are folders and names with a leading dot; a missing folder has no
-    pods. Long files are read beside the event loop.
+    pods. Long files are read beside the event loop, which has a turn after some short ones.
 
     Args:
         folder: absolute; where it is not in the node's folder, no link in it leads out of it.
@@ -66,7 +68,12 @@ async def read_static_pods(folder: Path, node: str, directory: Path) -> dict[Pod
     """
     tree, path = tree_with(folder, directory)
     pods: dict[str, Pod] = {}
+    at_once = 0
     for name in _names(tree, path):
+        at_once += _OPENED_AS_FAST_BYTES
+        if at_once > _READ_AT_ONCE_BYTES:
+            await asyncio.sleep(0)
+            at_once = 0
         try:
             mode = tree.stat(f"{path}/{name}").st_mode
         except OSError as error:
@@ -78,6 +85,7 @@ async def read_static_pods(folder: Path, node: str, directory: Path) -> dict[Pod
             try:
                 with tree.open(f"{path}/{name}", "rb") as file:
                     content = read_file(file.fileno())
+                at_once += len(content)
                 work = partial(_read, content, folder / name, node)
                 pod = work() if len(content) <= _READ_AT_ONCE_BYTES else await asyncio.to_thread(work)
             except (OSError, ValueError, yaml.YAMLError, InputError) as error:
@@ -168,7 +176,8 @@ def _check_name(field: str, name: object, allowed: re.Pattern[str]) -> None:
 
 def _hash(manifest: Mapping[str, Any], node: str, file: Path) -> str:
     text = json.dumps(manifest, sort_keys=True, default=str)
-    return hashlib.md5(f"{text}host:{node}file:{file}".encode(), usedforsecurity=False).hexdigest()
+    whole = f"{text}host:{node}file:{file}".encode(errors="surrogateescape")
+    return hashlib.md5(whole, usedforsecurity=False).hexdigest()
 
 
 async def watch_static_pods(folder: Path, directory: Path, on_change: Callable[[], None]) -> None:

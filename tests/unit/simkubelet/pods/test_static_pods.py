@@ -309,3 +309,27 @@ async def test_long_manifest_keeps_nobody_waiting(
     assert turns > 10
     assert [pod.name for pod in reading.result().values()] == ["long-node-1"] * (count == 2_000)
     assert ("more than 200000 values" in caplog.text) == (count > 2_000)
+
+
+async def test_name_of_a_manifest_need_not_be_utf_8(manifests: Path, write: Any, tmp_path: Path) -> None:
+    write("web")
+    (manifests / "web.yaml").rename(manifests / os.fsdecode(b"\xff.yaml"))
+
+    pods = await read_static_pods(manifests, "node-1", tmp_path)
+
+    assert [pod.name for pod in pods.values()] == ["web-node-1"]
+
+
+@pytest.mark.parametrize(("count", "content"), [(1_000, "a: b"), (20, f"a: [{'b, ' * 10_000}]")], ids=["many", "large"])
+async def test_many_manifests_keep_nobody_waiting(manifests: Path, count: int, content: str) -> None:
+    for number in range(count):
+        (manifests / f"{number}.yaml").write_text(content)
+
+    reading = asyncio.create_task(read_static_pods(manifests, "node-1", manifests.parent))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > 5
+    assert reading.result() == {}
