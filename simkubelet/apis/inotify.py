@@ -75,6 +75,10 @@ class _Listener:
         self._instance: _Instance | None = None
         self._watched: dict[int, _Watched] = {}
 
+    def __len__(self) -> int:
+        """The number of paths that are watched."""
+        return len(self._watched)
+
     def add(self, path: Path, mask: int) -> None:
         """Watch a path, not what is below it; of two masks for one file or folder the last counts.
 

@@ -45,6 +45,8 @@ _MOST_ATTEMPTS: Final = 1000
 """At a time; a kubelet has no bound."""
 _MOST_PAUSES: Final = 1000
 """That are kept of sockets that are gone; a kubelet keeps all, so that a new socket of that name waits longer."""
+_MOST_FOLDERS: Final = 1000
+"""That are watched; a kubelet watches as many as its user may. So long everything else waits."""
 _NAMES: Final = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR
 
 _ATTEMPT: Final = Door("registration of a plugin", RegistrationFailedError)
@@ -255,7 +257,8 @@ class PluginWatcher:
     Folders in folders are watched too. The kubelet's gaps are kept: a socket that is renamed away is never missed, and
     a socket with a leading dot is never found, though a folder with one is looked into when it is there from the start,
     and a socket in a linked folder is found only when it comes later, also where the watched folder itself is the link.
-    A link that leads out of the folder above is left out, and so is, unlike there, a folder without permissions alone.
+    A link that leads out of the folder above is left out, and so is, unlike there, a folder without permissions alone,
+    and what is in more than a thousand folders.
 
     Source: pluginmanager/pluginwatcher/plugin_watcher.go (kubernetes v1.34.4; the same from v1.26.15 to v1.37.0).
 
@@ -311,6 +314,8 @@ class PluginWatcher:
 
     def _watched(self, folder: Path) -> list[Path]:
         """Watch a folder; what is in it, in reverse order, where it is no link."""
+        if len(self._events) >= _MOST_FOLDERS:
+            raise OSError(errno.EMFILE, f"more than {_MOST_FOLDERS} folders")
         if not is_within(folder, self._within):
             raise OSError(errno.EXDEV, "leads out of the node's folder")
         # Watched before it is listed, so that no socket is missed between the two.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -214,3 +215,24 @@ async def test_folder_that_cannot_be_made_is_a_host_error(short_folder: Path):
 
     with pytest.raises(HostError, match=r"file/x: cannot be watched: Not a directory; check"):
         PluginWatcher(short_folder / "file" / "x", lambda path: None, lambda path: None).start()
+
+
+async def test_sockets_in_more_folders_than_are_watched_are_left_out(
+    folder: Path, sightings: Sightings, watch: Callable[[], PluginWatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simkubelet.registration.plugin_manager._MOST_FOLDERS", 3)
+    for name in ("a", "b", "c", "d"):
+        (folder / name).mkdir(parents=True)
+        make_socket(folder / name / "x.sock")
+    make_socket(folder / "x.sock")
+
+    watcher = watch()
+    for name in ("c", "a"):
+        shutil.rmtree(folder / name)
+    await sightings.until("deleted", "a")
+    (folder / "e").mkdir()
+    make_socket(folder / "e" / "x.sock")
+    await sightings.until("found", "e/x.sock")
+    watcher.stop()
+
+    assert [name for what, name in sightings.seen if what == "found"] == ["a/x.sock", "b/x.sock", "x.sock", "e/x.sock"]
