@@ -42,8 +42,9 @@ async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
             if line:
                 writer.write(json.dumps(await _answer(line, perform)).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError):
-            # The client does not wait for the answer, or speaks another protocol.
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            # The client does not wait for the answer, or speaks another protocol; or all ends, and asyncio of
+            # Python 3.11 prints a traceback of a task here that was cancelled.
             return
         finally:
             writer.close()

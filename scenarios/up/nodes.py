@@ -15,7 +15,7 @@ from simkubelet.cluster_api import ClusterApi
 from simkubelet.host import Door, contain_failures, one_line, raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
-from simkubelet.model.errors import PluginError, SimkubeletError
+from simkubelet.model.errors import HostError, PluginError, SimkubeletError
 from simkubelet.model.events import (
     SIMULATOR,
     DriverConnected,
@@ -227,12 +227,19 @@ class LiveNodes:
 
 
 async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
-    """Run a plugin until cancelled, also one that never registers; that is reported."""
+    """Run a plugin until cancelled, also one that never registers; that is reported.
+
+    Raises:
+        HostError: it cannot be started for the first time. Later that is reported, too: a program of its node may be
+            why, as where it puts a link in the place of the plugin's log.
+    """
     about = f"{process.command.node} {process.command.name}"
     while True:
         try:
             await _PLUGIN.again_until_done(about, process.run, clock.sleep)
-        except PluginError as error:
+        except (PluginError, HostError) as error:
+            if isinstance(error, HostError) and process.starts == 1:
+                raise
             complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")
             await clock.sleep(_BROKEN_PLUGIN_BACKOFF_S)
 

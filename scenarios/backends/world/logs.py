@@ -141,10 +141,13 @@ class KubeletLogs(logging.Handler):
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
     """The last lines of a log, without colours, truncated where long; fewer where these are more than can be shown.
 
-    Its first error is in front of them, and a line "…", where it comes before them.
+    Its first error is in front of them, and a line "…", where it comes before them. None where it is no file any more.
     """
-    with open_without_links(log, "rb") as file:
-        lines = _ends_of(file, 0).splitlines()
+    try:
+        with open_without_links(log, "rb") as file:
+            lines = _ends_of(file, 0).splitlines()
+    except OSError:
+        return ()
     before, last = lines[:-count], lines[-count:]
     errors = _errors_in("\n".join(before))
     return tuple(map(_shown, (errors[0][1], "…", *last) if errors else last))

@@ -18,9 +18,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
+from simkubelet.apis.documents import LARGEST_CHECKPOINT, read_file
 from simkubelet.devices import CHECKPOINT_NAME, check_socket_path
 from simkubelet.dra import CHECKPOINT_NAME as CLAIMS_CHECKPOINT_NAME
-from simkubelet.host import NodeView
+from simkubelet.host import NodeView, folder_without_links
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import version
@@ -105,16 +106,17 @@ class SimNode:
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """What the node's plugins, kubelet and containers wrote, without files that are empty or compressed."""
+        """What the node's plugins, kubelet and containers wrote, without files that are empty or compressed.
+
+        What a program has put in the place of a folder, or removes meanwhile, is left out.
+        """
         found = []
-        for top, folders, names, here in os.fwalk(self._logs):
-            folder = Path(top)
-            if len(folder.relative_to(self._logs).parts) == _LOG_LEVELS:
-                folders.clear()
-            for name in names:
-                status = os.stat(name, dir_fd=here, follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode) and status.st_size and not name.endswith(".gz"):
-                    found.append(folder / name)
+        with suppress(OSError), folder_without_links(self._logs) as logs:
+            for top, folders, names, here in os.fwalk(".", dir_fd=logs):
+                folder = self._logs / top
+                if len(Path(top).parts) == _LOG_LEVELS:
+                    folders.clear()
+                found += [folder / name for name in names if not name.endswith(".gz") and _is_written(name, here)]
         return tuple(sorted(found))
 
     def create(self) -> None:
@@ -251,7 +253,7 @@ class SimNode:
     def _text_of(self, file: str) -> str | None:
         try:
             with self._folder.open(file, "rb") as opened:
-                return bytes(opened.read()).decode(errors="replace")
+                return read_file(opened.fileno(), LARGEST_CHECKPOINT).decode(errors="replace")
         except OSError:
             return None
 
@@ -295,6 +297,14 @@ class SimNode:
 
 def _is_of_a_pod(path: str) -> bool:
     return any(PurePosixPath(path).is_relative_to(folder) for folder in OF_A_POD)
+
+
+def _is_written(name: str, folder: int) -> bool:
+    """Whether there is a file with content."""
+    with suppress(OSError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0
+    return False
 
 
 def check_base(base: Path | None, nodes: Iterable[str]) -> None:

@@ -203,6 +203,7 @@ def test_last_lines_have_the_first_error_before_them(tmp_path: Path) -> None:
 
 def test_log_that_is_not_there_has_no_words(tmp_path: Path) -> None:
     assert exit_message(tmp_path / "log") == ""
+    assert last_lines(tmp_path / "log") == ()
 
 
 @given(st.text(max_size=200), st.sampled_from([NIL, IN_C, KLOG]), st.integers(0, 40))

@@ -5,6 +5,7 @@ The oracle is a decoy tree beside it. `attack` is what a plugin does itself, as 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -32,9 +33,11 @@ from scenarios.story.verbs.file_action import (
 )
 from scenarios.trace.trace import Trace
 from simkubelet.cluster import Objects, Store, WallTime
+from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
+from simkubelet.node_tree import DEVICE_PLUGINS
 from simkubelet.pods.volumes import Volumes
 from tests.support.decoy import Decoy
 from tests.support.stories import SOCKETS, change
@@ -233,3 +236,25 @@ def test_logs_are_not_those_that_a_link_leads_to(part: str) -> None:
         place.symlink_to(decoy.place)
 
         assert node.logs == (() if part == "logs" else (kept,))
+
+
+@pytest.mark.parametrize(
+    "replace", [Path.mkdir, os.mkfifo, Path.touch, lambda path: None], ids=["dir", "fifo", "file", "none"]
+)
+def test_logs_of_which_a_program_moved_the_folder_are_none(replace: Callable[[Path], object]) -> None:
+    with beside_decoy() as (node, _):
+        folder = node.directory / "logs"
+        folder.rename(node.directory / "was")
+        replace(folder)
+
+        assert node.logs == ()
+
+
+def test_checkpoint_that_a_program_made_giant_is_not_read() -> None:
+    with beside_decoy() as (node, _):
+        file = node.directory / DEVICE_PLUGINS / CHECKPOINT_NAME
+        file.parent.mkdir(exist_ok=True)
+        with file.open("wb") as giant:
+            giant.truncate(1 << 40)
+
+        assert node.checkpoint_text() is None

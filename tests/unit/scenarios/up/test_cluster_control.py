@@ -63,6 +63,26 @@ async def test_refusal_keeps_its_kind(node: str, kind: type[Exception]) -> None:
                 await asyncio.to_thread(ask, "one", stop(node))
 
 
+def test_end_of_a_cluster_that_answers_prints_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def perform(step: object) -> str:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+        return ""
+
+    async def ended() -> None:
+        with running.claimed("one") as folder:
+            async with taking_commands(folder, perform):
+                _, writer = await asyncio.open_unix_connection(running.control_socket(folder))
+                writer.write(b"{}\n")
+                await begun.wait()
+        writer.close()
+
+    begun = asyncio.Event()
+    asyncio.run(ended())
+
+    assert caplog.text == ""
+
+
 async def test_two_clusters_need_a_name() -> None:
     with running.claimed("one") as one, running.claimed("two") as two:
         async with taking_commands(one, perform), taking_commands(two, perform):

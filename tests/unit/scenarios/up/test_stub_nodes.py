@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,6 +43,26 @@ async def test_each_node_has_a_stub_with_eight_devices_in_this_process(cluster: 
         kubelet.publish()
     await until(lambda: offered() == ["8"] * 3)
     assert list(cluster.live.introductions()) == [f"  {name}  8 x example.com/device" for name in _NAMES]
+
+
+async def test_link_in_the_place_of_a_log_ends_no_cluster(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scenarios.up.nodes._BROKEN_PLUGIN_BACKOFF_S", 0.1)
+    await until(lambda: _states(cluster) == [PluginState.RUNNING] * 3)
+    log = cluster.live.by_name["node-2"].plugin_logs / "stub.log"
+    log.rename(log.with_name("before"))
+    log.symlink_to("/etc/passwd")
+
+    await cluster.controls.perform({"killPlugin": {"plugin": "stub", "node": "node-2"}})
+    warned = ""
+    while "stub.log: cannot be written: Too many levels of symbolic links" not in warned:
+        await asyncio.sleep(0.01)
+        warned += capsys.readouterr().err
+    log.unlink()
+
+    await until(lambda: _states(cluster) == [PluginState.RUNNING] * 3)
+    assert [view.restarts > 0 for view in cluster.live.plugins.views] == [False, True, False]
 
 
 async def test_stub_is_killed_and_started_again_but_not_paused(cluster: LiveCluster) -> None:
