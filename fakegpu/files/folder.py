@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import HostError, InputError
 from ..state.library import load_writer
 from ..state.segment import SEGMENT, write_segment
+from .inside import opened_folder, read_inside, remove_at
 
 if TYPE_CHECKING:
     from ..state import layout
@@ -165,7 +166,7 @@ def _in_use(folder: Path) -> Iterator[None]:
 
 
 def _remove_left_behind(target: Path) -> None:
-    """Remove what killed processes have left of machines that they made for this place, or removed from it.
+    """Remove what killed processes of ours have left of machines that they made for this place, or removed from it.
 
     A process that makes such a folder locks it soon afterwards, so a new one is left alone.
     """
@@ -176,23 +177,24 @@ def _remove_left_behind(target: Path) -> None:
         if not name.fullmatch(folder.name):
             continue
         with suppress(OSError):
+            status = folder.lstat()
+            if status.st_uid != os.getuid():
+                continue
             is_ours = (folder / SEGMENT).exists() or _claimed(folder) is not None or not any(folder.iterdir())
-            if is_ours and time.time() - folder.stat().st_ctime > _MARKED_WITHIN_S:
+            if is_ours and time.time() - status.st_ctime > _MARKED_WITHIN_S:
                 with _in_use(folder):
                     _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of ours; what shows that it is goes last, as this process may be killed meanwhile."""
-    import shutil
+    """Remove a folder of ours; what shows that it is goes last, as this process may be killed meanwhile.
 
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name not in (MARK, SEGMENT):
-            entry.unlink()
-    for name in (SEGMENT, MARK):
-        (folder / name).unlink(missing_ok=True)
+    By its descriptor: a program of the machine may put something else in its place.
+    """
+    with opened_folder(folder, "") as here:
+        names = os.listdir(here)  # noqa: PTH208  # by its descriptor
+        for name in sorted(names, key=lambda name: (name == MARK, name == SEGMENT)):
+            remove_at(name, here)
     folder.rmdir()
 
 
@@ -244,10 +246,9 @@ def is_claimed(target: Path) -> bool:
 
 def _claimed(target: Path) -> frozenset[str] | None:
     """What the mark of a folder names; None where it has none of ours."""
-    try:
-        first, *names = (target / MARK).read_text(encoding="utf-8").splitlines() or [""]
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
+    if not target.is_dir():
         return None
+    first, *names = (read_inside(target.resolve(), MARK, "utf-8") or "").splitlines() or [""]
     return frozenset(names) if first == _MARK_LINE else None
 
 

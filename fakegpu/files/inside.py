@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from ..errors import InputError
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST_TEXT: Final = 1 << 16
+_MOST_LEVELS: Final = 1 << 16
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -99,13 +99,13 @@ def _write_new(folder: int, name: str, content: bytes) -> None:
         os.close(file)
 
 
-def read_inside(root: Path, part: str | PurePath) -> str | None:
-    """The text of a file, without what is no ASCII in it; None where there is none; raises as ``opened_folder``."""
+def read_inside(root: Path, part: str | PurePath, encoding: str = "ascii") -> str | None:
+    """The text of a file, without what is not so encoded; None where there is none; raises as ``opened_folder``."""
     with suppress(FileNotFoundError), opened_folder(root, PurePath(part).parent) as folder:
         if stat.S_ISREG(os.stat(PurePath(part).name, dir_fd=folder, follow_symlinks=False).st_mode):
             file = os.open(PurePath(part).name, _OLD_FILE, dir_fd=folder)
             with os.fdopen(file, "rb") as stream:
-                return stream.read(_LONGEST_TEXT).decode("ascii", errors="ignore")
+                return stream.read(_LONGEST_TEXT).decode(encoding, errors="ignore")
     return None
 
 
@@ -129,9 +129,48 @@ def link_inside(root: Path, part: str | PurePath, target: str) -> None:
 
 def remove_inside(root: Path, part: str | PurePath) -> None:
     """Remove a file, or a folder with all that is in it, where it is there; raises as ``opened_folder``."""
-    name = PurePath(part).name
     with suppress(FileNotFoundError), opened_folder(root, PurePath(part).parent) as folder:
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, dir_fd=folder)
-        else:
-            os.unlink(name, dir_fd=folder)
+        remove_at(PurePath(part).name, folder)
+
+
+def remove_at(name: str, folder: int) -> None:
+    """Remove what has a name in an open folder, of a folder all that is in it.
+
+    Folders in folders are moved up first: `shutil.rmtree` goes down by recursion before Python 3.13, with a descriptor
+    for each level.
+    """
+    if not _is_folder(name, folder):
+        os.unlink(name, dir_fd=folder)
+        return
+    top = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        for _ in range(_MOST_LEVELS):
+            names = os.listdir(top)  # noqa: PTH208  # by its descriptor
+            if not names:
+                break
+            for below in names:
+                _raise_folders(below, top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _raise_folders(name: str, top: int) -> None:
+    """Remove what is in a folder but for the folders in there, which come to lie beside it."""
+    if not _is_folder(name, top):
+        os.unlink(name, dir_fd=top)
+        return
+    inner = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        for below in os.listdir(inner):  # noqa: PTH208  # by its descriptor
+            if _is_folder(below, inner):
+                os.rename(below, f".{secrets.token_hex(8)}", src_dir_fd=inner, dst_dir_fd=top)
+            else:
+                os.unlink(below, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=top)
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)

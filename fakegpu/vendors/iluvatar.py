@@ -18,7 +18,6 @@ Source: Deep-Spark/go-ixml, pkg/ixml/api.h: ``ixmlDeviceGetHealth``, ``ixmlDevic
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
-from ..files.inside import read_inside, write_inside
+from ..files.inside import read_inside, remove_inside, write_inside
 
 __all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
@@ -90,10 +89,7 @@ def iluvatar_files(root: Path) -> Sequence[Path]:
 def remove_iluvatar(root: Path) -> None:
     """Remove all chips below ``root``."""
     for path in iluvatar_files(root):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        remove_inside(root.resolve(), path.relative_to(root))
 
 
 def set_health(root: Path, chip: str, errors: int) -> None:

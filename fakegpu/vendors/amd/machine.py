@@ -18,7 +18,6 @@ Sources: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c and amdgpu_xcp.c; ROCm
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from ...errors import InputError
-from ...files.inside import read_inside, write_inside
+from ...files.inside import read_inside, remove_inside, write_inside
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
@@ -125,11 +124,12 @@ def write_amd(
 
 def amd_files(root: Path) -> Sequence[Path]:
     """The files and folders of all AMD GPUs below ``root``."""
+    root = root.resolve()
     system, found = root / "sys", []
     for driver in (system / "bus" / "pci" / "drivers" / "amdgpu").glob("*:*"):
         device = driver.resolve()
         # A link of somebody else may lead anywhere.
-        if device.is_relative_to((system / "devices").resolve()):
+        if device.is_relative_to(system / "devices"):
             found.append(device)
         found.append(system / "bus" / "pci" / "devices" / driver.name)
     found += (system / "devices" / "platform").glob("amdgpu_xcp_*")
@@ -141,10 +141,7 @@ def amd_files(root: Path) -> Sequence[Path]:
 def remove_amd(root: Path) -> None:
     """Remove all AMD GPUs below ``root``."""
     for path in amd_files(root):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        remove_inside(root.resolve(), path.relative_to(root.resolve()))
 
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:

@@ -7,15 +7,20 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import subprocess
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fakegpu
 from fakegpu import HostError, InputError, Machine, default_directory
 from fakegpu.cli.main import main
+from fakegpu.files.folder import is_claimed
+from tests.support.decoy import make_deep_folder
 
 
 def test_machine_is_a_folder_of_plain_files(machine: Machine) -> None:
@@ -318,3 +323,59 @@ def test_example_of_the_package_breaks_a_gpu(tmp_path: Path, monkeypatch: pytest
     assert isinstance(machine, Machine)
     assert listed[0].items() >= machine.environment().items()
     assert [gpu.index for gpu in machine.gpus if gpu.last_xid == 79] == [3]
+
+
+@pytest.mark.parametrize(
+    "put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir], ids=["fifo", "zero", "dir"]
+)
+def test_mark_that_is_no_file_is_not_read(machine: Machine, put: Callable[[Path], object]) -> None:
+    put(machine.directory / ".fakegpu")
+
+    assert not is_claimed(machine.directory)
+    with pytest.raises(InputError, match=r"also holds \.fakegpu"):
+        machine.destroy()
+
+
+def test_what_another_user_left_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / ".node.abcdefg1"
+    left.mkdir()
+    (left / "segment").touch()
+    monkeypatch.setattr("fakegpu.files.folder._MARKED_WITHIN_S", -1.0)
+    monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
+
+    Machine.create(tmp_path / "node").destroy()
+
+    assert (left / "segment").exists()
+
+
+def test_folders_deeper_than_a_recursion_goes_are_removed(machine: Machine) -> None:
+    pci = next((machine.sys / "bus/pci/devices").iterdir())
+    for folder in (machine.dev, pci):
+        make_deep_folder(folder / "deep", 2_000)
+
+    machine.unplug(0)
+    machine.destroy()
+
+    assert not pci.exists()
+    assert not machine.directory.exists()
+
+
+def test_link_that_takes_the_place_of_a_folder_during_its_removal_leads_nowhere(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    shutil.copytree(machine.directory, victim, symlinks=True)
+    before = sorted(victim.rglob("*"))
+
+    def swap(name: str, **given: Any) -> None:
+        monkeypatch.undo()
+        [doomed] = tmp_path.glob(f".{machine.directory.name}.*")
+        doomed.rename(tmp_path / "moved")
+        doomed.symlink_to(victim)
+        os.rmdir(name, **given)
+
+    monkeypatch.setattr(os, "rmdir", swap)
+    with pytest.raises(InputError, match="Not a directory"):
+        machine.destroy()
+
+    assert sorted(victim.rglob("*")) == before
