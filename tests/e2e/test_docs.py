@@ -124,7 +124,7 @@ def test_readme_works_on_a_bare_machine(run: Any) -> None:
             ["./dev", "run", *arguments], cwd=clone, env=machine, capture_output=True, text=True, check=False
         )
 
-    everything = play("--all", "-n", "4")
+    everything = play("--all")
     # Where other tests leave too little time for a story, it is played once more.
     unknown = re.findall("repeat it: simkubelet run (.*)", everything.stdout) if everything.returncode == 3 else []
     assert everything.returncode == 0 or unknown, everything.stdout
