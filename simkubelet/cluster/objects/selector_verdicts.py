@@ -63,6 +63,7 @@ class _Unread:
 _unread: ContextVar[_Unread | None] = ContextVar("unread", default=None)
 _known: dict[object, Verdict] = {}
 _kept = 0
+_keeping = threading.Lock()
 
 
 def verdict_on(asked: Asked) -> Verdict:
@@ -135,11 +136,12 @@ def _read(asked: Asked) -> Verdict:
 def _remembered(asked: Asked, verdict: Verdict) -> Verdict:
     """Keep a verdict, and forget the oldest ones."""
     global _kept
-    if asked.key not in _known:
-        _known[asked.key] = verdict
-        _kept += _size(verdict)
-    while _kept > _KEPT_BYTES:
-        _kept -= _size(_known.pop(next(iter(_known))))
+    with _keeping:
+        if asked.key not in _known:
+            _known[asked.key] = verdict
+            _kept += _size(verdict)
+        while _kept > _KEPT_BYTES:
+            _kept -= _size(_known.pop(next(iter(_known))))
     return verdict
 
 

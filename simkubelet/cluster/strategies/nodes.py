@@ -65,6 +65,8 @@ _PROVIDER_RULE: Final = 'node updates may not change providerID except from "" t
 class NodeStrategy(Strategy):
     """What is filled into nodes, and what of them an API server refuses."""
 
+    validates_alone = True
+
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
 

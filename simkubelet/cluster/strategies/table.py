@@ -152,6 +152,7 @@ class _NamespaceStrategy(Strategy):
 class _DataStrategy(Strategy):
     """What config maps and secrets have in common: keys, a size, and that they can be made immutable."""
 
+    validates_alone = True
     _too_long = "[]"
     """The path in the message about their size; Go's for the whole object."""
 

@@ -118,6 +118,9 @@ def device_strategies(objects: Objects, rules: Rules) -> Mapping[str, Strategy]:
 class _DeviceStrategy(Strategy):
     """What the rules of the kinds have in common: they are those of one version of the group."""
 
+    validates_alone = True
+    """But for the label of its namespace, of a claim for administrators: it may be the one of a moment before."""
+
     kind: str = ""
 
     def __init__(self, objects: Objects, rules: Rules, version: str = "v1") -> None:

@@ -19,6 +19,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.errors import FieldError
 from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import JSON, Key, Objects
+from simkubelet.cluster.strategies.table import all_strategies
 from tests.support.patience import LIMIT_S
 
 from ..conftest import CONFIG_MAPS, Client, ScriptedLogs, config_map
@@ -230,6 +231,13 @@ async def test_large_objects_are_validated_beside_the_event_loop(
 
     assert codes == [422, 201, 422, 200]
     assert noted == [is_done_in_loop] * 4
+
+
+def test_kinds_of_large_objects_are_validated_alone(objects: Objects) -> None:
+    kinds = {str(kind) for kind, strategy in all_strategies(objects).items() if strategy.validates_alone}
+
+    assert kinds >= {"configmaps", "nodes", "pods", "secrets"}
+    assert kinds >= {f"{name}.resource.k8s.io" for name in ("deviceclasses", "resourceclaims", "resourceslices")}
 
 
 async def test_namespace_that_goes_while_an_object_is_validated_gets_none(
