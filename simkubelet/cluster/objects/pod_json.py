@@ -32,6 +32,7 @@ from .objects import JSON, Key, WallTime
 
 __all__ = [
     "CLEARS_NOMINATION",
+    "HAS_HOST_IPS",
     "OBSERVES_GENERATION",
     "WrittenStatuses",
     "condition_json",
@@ -49,6 +50,11 @@ CLEARS_NOMINATION: Final = Difference(
     {"1.26": False, "1.35": True},
     "pkg/registry/core/pod/storage/storage.go, ``setPodNodeAndMetadata``, with the gate "
     "ClearingNominatedNodeNameAfterBinding (kubernetes v1.34.4, v1.35.4)",
+)
+HAS_HOST_IPS: Final = Difference(
+    "a pod's status has all addresses of its node, `hostIPs`",
+    {"1.26": False, "1.29": True},
+    "pkg/features/kube_features.go, ``PodHostIPs`` (kubernetes v1.28.15, v1.29.6)",
 )
 OBSERVES_GENERATION: Final = Difference(
     "a pod's status and its conditions have the generation of the pod that they are about",
@@ -133,7 +139,7 @@ def kubelet_status_json(
     if conditions:
         new["conditions"] = conditions
     if status.conditions:
-        new.update(_addresses(*addresses))
+        new.update(_addresses(*addresses, version))
     new.update(_texts(status.reason, status.message))
     specs = _specs(stored)
     writer = _ContainerStatuses(str(stored["metadata"]["uid"]), version, wall_time, written)
@@ -306,10 +312,10 @@ def _health_json(resource: ResourceStatus) -> JSON:
     return {"name": str(resource.name), "resources": devices}
 
 
-def _addresses(host: str, pod: str) -> JSON:
+def _addresses(host: str, pod: str, version: Version) -> JSON:
     new: JSON = {}
     if host:
-        new.update(hostIP=host, hostIPs=[{"ip": host}])
+        new.update(hostIP=host, **({"hostIPs": [{"ip": host}]} if HAS_HOST_IPS.at(version) else {}))
     if pod:
         new.update(podIP=pod, podIPs=[{"ip": pod}])
     return new

@@ -20,7 +20,7 @@ from ..objects.objects import JSON, Key, Objects
 from ..objects.pod_json import has_ended
 from .pod.annotations import validate_annotation_updates, validate_pod_annotations
 from .pod.checks import PodRules
-from .pod.creation import admit_pod, complete_pod_spec, default_tolerations, prepare_pod
+from .pod.creation import HAS_GENERATION, admit_pod, complete_pod_spec, default_tolerations, prepare_pod
 from .pod.defaults import default_pod
 from .pod.equality import same
 from .pod.gates import COMPLETES_AT_CREATION, drop_pod_fields, drop_status_fields
@@ -96,8 +96,10 @@ class PodStrategy(Strategy):
         self.admit_update(new, old)
         drop_pod_fields(self._rules, new["spec"])
         drop_status_fields(self._rules, new.get("status") or {})
-        changed = not same(new["spec"], old["spec"])
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + changed
+        new["metadata"].pop("generation", None)
+        if self._rules.of(HAS_GENERATION):
+            changed = not same(new["spec"], old["spec"])
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + changed
 
     def admit_update(self, new: JSON, old: JSON) -> None:
         """Set what admission plugins set at an update."""

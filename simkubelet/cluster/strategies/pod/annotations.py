@@ -14,9 +14,12 @@ from typing import Final, TypeAlias
 
 from ....golang.text import quoted
 from ....model.pod import MIRROR_ANNOTATION
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...objects.objects import JSON
+from ..rules import Rules
 from .checks import Fields, check_relative_path, containers_of
+from .gates import HAS_APP_ARMOR
 from .security import app_armor_errors
 
 __all__ = [
@@ -33,6 +36,11 @@ _SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_OF: Final = "container.seccomp.security.alpha.kubernetes.io/"
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _LOCAL: Final = "localhost/"
+_WRITES_ANNOTATIONS: Final = Difference(
+    "the API server writes an `appArmorProfile` into an annotation for older kubelets, too",
+    {"1.26": False, "1.30": True, "1.34": False},
+    "pkg/registry/core/pod/strategy.go, ``applyAppArmorVersionSkew`` (kubernetes v1.29.6, v1.30.14, v1.33.13, v1.34.4)",
+)
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -133,21 +141,39 @@ def _differing(annotation: str, profile: Fields, what: str, path: str) -> list[F
     return [] if is_same else [FieldError.forbidden(f"{path}.type", text)]
 
 
-def apply_app_armor(pod: JSON) -> None:
-    """Write the profiles of a new pod's annotations into its containers, which are the caller's own."""
+def apply_app_armor(pod: JSON, rules: Rules) -> None:
+    """Write the profiles of a new pod's annotations into its containers, and the reverse where kubelets need it.
+
+    The containers are the caller's own.
+    """
     spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
-    if (spec.get("os") or {}).get("name") == "windows":
+    if HAS_APP_ARMOR not in rules.gates or (spec.get("os") or {}).get("name") == "windows":
         return
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
-            annotation = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
+            key = f"{_APP_ARMOR}{container.get('name') or ''}"
             security = container.get("securityContext") or {}
-            if annotation is None or security.get("appArmorProfile") is not None:
+            own, annotation = security.get("appArmorProfile"), annotations.get(key)
+            if annotation is None and rules.of(_WRITES_ANNOTATIONS):
+                annotations = _with_profile(pod, key, of_pod if own is None else own)
+            if annotation is None or own is not None:
                 continue
             profile = _profile_of(annotation)
             if profile is not None and profile != of_pod and not app_armor_errors(profile, ""):
                 container["securityContext"] = {**security, "appArmorProfile": profile}
+
+
+def _with_profile(pod: JSON, key: str, profile: JSON | None) -> _Annotations:
+    """Write a profile into an annotation, where there is one for it, and return all annotations."""
+    kind, local = (profile or {}).get("type"), (profile or {}).get("localhostProfile")
+    written = {"Unconfined": "unconfined", "RuntimeDefault": "runtime/default"}.get(kind or "")
+    if kind == "Localhost" and local is not None:
+        written = f"{_LOCAL}{local}"
+    annotations: JSON = pod["metadata"].get("annotations") or {}
+    if written:
+        annotations = pod["metadata"]["annotations"] = {**annotations, key: written}
+    return annotations
 
 
 def _profile_of(annotation: str) -> JSON | None:

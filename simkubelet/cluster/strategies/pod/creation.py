@@ -16,6 +16,7 @@ from typing import Final
 
 from ....model.pod import MIRROR_ANNOTATION
 from ....model.quality_of_service import quality_of_service
+from ....model.version import Difference
 from ...objects.objects import JSON, Objects
 from ..priority_classes import set_priority
 from ..rules import Rules
@@ -24,8 +25,13 @@ from .defaults import default_pod_resources
 from .gates import COMPLETES_AT_CREATION, drop_pod_fields
 from .scheduling import SPREAD_KEYS_MERGE
 
-__all__ = ["admit_pod", "complete_pod_spec", "default_tolerations", "prepare_pod"]
+__all__ = ["HAS_GENERATION", "admit_pod", "complete_pod_spec", "default_tolerations", "prepare_pod"]
 
+HAS_GENERATION: Final = Difference(
+    "a pod has a generation, which rises with each change of its spec",
+    {"1.26": False, "1.33": True},
+    "pkg/registry/core/pod/strategy.go, ``PrepareForCreate``, ``updatePodGeneration`` (kubernetes v1.32.13, v1.33.13)",
+)
 _OPERATORS: Final = {"matchLabelKeys": "In", "mismatchLabelKeys": "NotIn"}
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _TOLERATION_S: Final = 300
@@ -33,7 +39,9 @@ _TOLERATION_S: Final = 300
 
 def prepare_pod(pod: JSON, objects: Objects, rules: Rules) -> None:
     """Set what the server decides: the first generation, a status, which fields it knows, what label keys stand for."""
-    pod["metadata"]["generation"] = 1
+    pod["metadata"].pop("generation", None)
+    if rules.of(HAS_GENERATION):
+        pod["metadata"]["generation"] = 1
     complete_pod_spec(pod["spec"], rules)
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
@@ -48,7 +56,7 @@ def prepare_pod(pod: JSON, objects: Objects, rules: Rules) -> None:
             }
         ]
     _merge_label_keys(pod, rules)
-    apply_app_armor(pod)
+    apply_app_armor(pod, rules)
 
 
 def complete_pod_spec(spec: JSON, rules: Rules) -> None:

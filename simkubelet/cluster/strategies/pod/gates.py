@@ -13,18 +13,24 @@ from typing import Final
 
 from ....model.version import FEATURE_GATES, Difference, Version
 from ...objects.objects import JSON
+from ...objects.pod_json import HAS_HOST_IPS
 from ..rules import Places, Rules, drop
 
-__all__ = ["COMPLETES_AT_CREATION", "drop_pod_fields", "drop_status_fields", "pod_gates_of"]
+__all__ = ["COMPLETES_AT_CREATION", "HAS_APP_ARMOR", "drop_pod_fields", "drop_status_fields", "pod_gates_of"]
 
+HAS_APP_ARMOR: Final = "AppArmorFields"
 COMPLETES_AT_CREATION: Final = "PodLevelResourcesFixDefaulting"
 
 _SOURCE: Final = "pkg/features/kube_features.go, pkg/api/pod/util.go (kubernetes v1.34.4, v1.37.0)"
 
 _SINCE_1_27: Final = Difference(
-    "the API server keeps `matchLabelKeys` of topology spread constraints", {"1.26": False, "1.27": True}, _SOURCE
+    "the API server keeps scheduling gates, and `matchLabelKeys` and `minDomains` of topology spread constraints",
+    {"1.26": False, "1.27": True},
+    _SOURCE,
 )
-_SINCE_1_30: Final = Difference("the API server keeps hooks that sleep", {"1.26": False, "1.30": True}, _SOURCE)
+_SINCE_1_30: Final = Difference(
+    "the API server keeps hooks that sleep, and `appArmorProfile`", {"1.26": False, "1.30": True}, _SOURCE
+)
 _SINCE_1_31: Final = Difference(
     "the API server keeps `recursiveReadOnly` of mounts, and label keys of affinity",
     {"1.26": False, "1.31": True},
@@ -70,6 +76,10 @@ _RESOURCES_SINCE_1_37: Final = Difference(
 )
 _BY_GATE: Final = {
     "MatchLabelKeysInPodTopologySpread": _SINCE_1_27,
+    "MinDomainsInPodTopologySpread": _SINCE_1_27,
+    "PodSchedulingReadiness": _SINCE_1_27,
+    "PodHostIPs": HAS_HOST_IPS,
+    HAS_APP_ARMOR: _SINCE_1_30,
     "PodLifecycleSleepAction": _SINCE_1_30,
     "MatchLabelKeysInPodAffinity": _SINCE_1_31,
     "RecursiveReadOnlyMounts": _SINCE_1_31,
@@ -138,8 +148,12 @@ def _claims(spec: JSON) -> Places:
         yield container.get("resources") or {}, ("claims",)
 
 
-def _label_keys_of_spread(spec: JSON) -> Places:
-    return [(each, ("matchLabelKeys",)) for each in spec.get("topologySpreadConstraints") or ()]
+def _of_spread(*names: str) -> Callable[[JSON], Places]:
+    return lambda spec: [(each, names) for each in spec.get("topologySpreadConstraints") or ()]
+
+
+def _app_armor(spec: JSON) -> Places:
+    return [(part.get("securityContext") or {}, ("appArmorProfile",)) for part in (spec, *_containers(spec))]
 
 
 def _label_keys_of_affinity(spec: JSON) -> Places:
@@ -223,7 +237,10 @@ _IN_SPEC: Final[Mapping[str, Callable[[JSON], Places]]] = {
     "UserNamespacesSupport": _of_spec("hostUsers"),
     "SupplementalGroupsPolicy": _of_security("supplementalGroupsPolicy"),
     "PodLevelResources": _of_spec("resources"),
-    "MatchLabelKeysInPodTopologySpread": _label_keys_of_spread,
+    "MatchLabelKeysInPodTopologySpread": _of_spread("matchLabelKeys"),
+    "MinDomainsInPodTopologySpread": _of_spread("minDomains"),
+    "PodSchedulingReadiness": _of_spec("schedulingGates"),
+    HAS_APP_ARMOR: _app_armor,
     "MatchLabelKeysInPodAffinity": _label_keys_of_affinity,
     "DynamicResourceAllocation": _claims,
     "ClusterTrustBundleProjection": _projected("clusterTrustBundle"),
@@ -337,4 +354,5 @@ _OF_STATUS: Final = {
     "DRANodeAllocatableResources": ("nodeAllocatableResourceClaimStatuses",),
     "DynamicResourceAllocation": ("resourceClaimStatuses",),
     "InPlacePodLevelResourcesVerticalScaling": ("resources", "allocatedResources"),
+    "PodHostIPs": ("hostIPs",),
 }

@@ -42,6 +42,16 @@ _MAX_INT32: Final = 2**31 - 1
 _SET_WHEN: Final = "must be set when {} type is Localhost"
 _ONLY_WHEN: Final = "can only be set when {} type is Localhost"
 _NO_SHARING: Final = "ShareProcessNamespace and HostPID cannot both be enabled"
+_SHARED_WITH_USERS: Final = Difference(
+    "why a pod with users of its own may not share something with its node",
+    {"1.26": "when `pod.Spec.HostUsers` is false", "1.34": "when `hostUsers` is false"},
+    "pkg/apis/core/validation/validation.go, ``validateHostUsers`` (kubernetes v1.33.13, v1.34.4)",
+)
+_NO_DEVICES_OF_VOLUMES: Final = Difference(
+    "a pod with users of its own may have no `volumeDevices`",
+    {"1.26": False, "1.34": True},
+    "pkg/apis/core/validation/validation.go, ``validateHostUsers`` (kubernetes v1.33.13, v1.34.4)",
+)
 _WHERE_SHARED: Final = Difference(
     "the path of the refusal of `shareProcessNamespace` beside `hostPID`",
     {"1.26": "securityContext.shareProcessNamespace", "1.37": "shareProcessNamespace"},
@@ -177,11 +187,13 @@ def validate_host_users(rules: PodRules, spec: Fields, path: str) -> list[FieldE
     """What a pod with users of its own may not share with its node."""
     if spec.get("hostUsers") is not False:
         return []
-    text = "when `hostUsers` is false"
+    text = rules.of(_SHARED_WITH_USERS)
     shared = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
     if rules.allows(_HOST_NETWORK_OF_USERS):
         del shared["hostNetwork"]
     errors = [FieldError.forbidden(f"{path}.{shown}", text) for name, shown in shared.items() if spec.get(name)]
+    if not rules.of(_NO_DEVICES_OF_VOLUMES):
+        return errors
     return errors + [
         FieldError.forbidden(f"{where}.volumeDevices", text)
         for container, where in containers_of(spec, path)

@@ -1,0 +1,117 @@
+"""What API servers of older minors do with pods: fields that came later are dropped, texts and annotations differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from simkubelet.cluster import Objects, WallTime
+from simkubelet.cluster.api.errors import StatusError
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.objects.objects import JSON, Key
+from simkubelet.cluster.objects.pod_json import kubelet_status_json
+from simkubelet.cluster.strategies.table import all_strategies
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
+from simkubelet.model.version import version
+
+PODS = kind_named("pods")
+APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+LOCAL = {"type": "Localhost", "localhostProfile": "x"}
+
+
+def registry_of(release: str) -> Registry:
+    objects = Objects(WallTime(ManualClock()))
+    objects.create(Key("namespaces", "", "default"), {"metadata": {}})
+    objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
+    return Registry(objects, all_strategies(objects, version(release)), version(release))
+
+
+def created(release: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> JSON:
+    container = {"name": "c", "image": "busybox", **spec.pop("container", {})}
+    metadata = {"name": "p", "namespace": "default", "annotations": dict(annotations or {})}
+    return registry_of(release).create(
+        PODS, "default", {"metadata": metadata, "spec": {"containers": [container], **spec}}
+    )
+
+
+@pytest.mark.parametrize(("release", "generations"), [("1.32", (None, None)), ("1.33", (1, 2))])
+def test_pod_has_a_generation_since_1_33(release: str, generations: tuple[int | None, int | None]) -> None:
+    registry = registry_of(release)
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+
+    new = registry.create(PODS, "default", body)
+    other = {"containers": [{**new["spec"]["containers"][0], "image": "other"}]}
+    changed = registry.update(PODS, "default", "p", lambda old: {**old, "spec": {**old["spec"], **other}})
+
+    assert (new["metadata"].get("generation"), changed["metadata"].get("generation")) == generations
+
+
+@pytest.mark.parametrize(("release", "is_kept"), [("1.26", False), ("1.27", True)])
+def test_gates_and_domains_are_kept_since_1_27(release: str, is_kept: bool) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}
+
+    pod = created(release, schedulingGates=[{"name": "a.b/c"}], topologySpreadConstraints=[spread])
+
+    assert ("schedulingGates" in pod["spec"], "conditions" in pod["status"]) == (is_kept, is_kept)
+    assert ("minDomains" in pod["spec"]["topologySpreadConstraints"][0]) is is_kept
+
+
+@pytest.mark.parametrize(("release", "is_there"), [("1.28", False), ("1.29", True)])
+def test_status_has_all_addresses_of_the_node_since_1_29(release: str, is_there: bool) -> None:
+    ready = Condition(ConditionType.READY, True)
+    status = PodStatus(PodPhase.RUNNING, conditions=(ready,))
+    addresses = ("10.0.0.1", "10.1.0.1")
+
+    new = kubelet_status_json(created(release), status, version(release), WallTime(ManualClock()), addresses, {})
+
+    assert new["hostIP"] == "10.0.0.1"
+    assert ("hostIPs" in new) is is_there
+
+
+@pytest.mark.parametrize(
+    ("release", "of_container", "annotation"),
+    [
+        pytest.param("1.29", None, None, id="no field"),
+        pytest.param("1.30", LOCAL, "localhost/x", id="both"),
+        pytest.param("1.33", LOCAL, "localhost/x", id="still both"),
+        pytest.param("1.34", LOCAL, None, id="field"),
+    ],
+)
+def test_profile_of_app_armor_is_an_annotation_too_until_1_33(
+    release: str, of_container: JSON | None, annotation: str | None
+) -> None:
+    pod = created(release, container={"securityContext": {"appArmorProfile": LOCAL}})
+
+    assert pod["spec"]["containers"][0]["securityContext"].get("appArmorProfile") == of_container
+    assert (pod["metadata"].get("annotations") or {}).get(APP_ARMOR) == annotation
+
+
+@pytest.mark.parametrize(("release", "is_field"), [("1.29", False), ("1.30", True), ("1.34", True)])
+def test_annotation_of_app_armor_becomes_a_field_since_1_30(release: str, is_field: bool) -> None:
+    pod = created(release, {APP_ARMOR: "localhost/x"})
+
+    security = pod["spec"]["containers"][0].get("securityContext") or {}
+    assert security.get("appArmorProfile") == (LOCAL if is_field else None)
+    assert pod["metadata"]["annotations"] == {APP_ARMOR: "localhost/x"}
+
+
+@pytest.mark.parametrize("profile", [{"type": "RuntimeDefault"}, {"type": "Unconfined"}])
+def test_profile_of_the_pod_is_annotated_for_each_container(profile: JSON) -> None:
+    pod = created("1.33", securityContext={"appArmorProfile": profile})
+
+    expected = "unconfined" if profile["type"] == "Unconfined" else "runtime/default"
+    assert pod["metadata"]["annotations"] == {APP_ARMOR: expected}
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"), [("1.33", "when `pod.Spec.HostUsers` is false"), ("1.34", "when `hostUsers` is false")]
+)
+def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        created(release, hostUsers=False, hostNetwork=True)
+
+    assert refused.value.message.endswith(f"spec.hostNetwork: Forbidden: {expected}")
