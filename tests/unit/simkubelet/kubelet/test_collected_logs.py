@@ -47,7 +47,9 @@ async def test_logs_of_pods_that_have_ended_stay_with_their_objects(node: Any) -
     await node.kubelet.reboot()
     await node.until(lambda: node.phase(name) == "Failed")
 
-    gone = write(container_log(node.kubelet.container_logs, "default_gone_0f0f", "main", 0))
+    # Elsewhere first: what is collected may go before it is written.
+    logs = node.kubelet.container_logs
+    gone = write(logs.parent / "aside/main/0.log").rename(logs / "default_gone_0f0f")
     await until(lambda: not gone.exists())
 
     assert mine.exists()
