@@ -122,8 +122,8 @@ def touch_inside(root: Path, part: str | PurePath) -> None:
 
 
 def link_inside(root: Path, part: str | PurePath, target: str) -> None:
-    """Make a link, in a folder without one of this name; raises as ``opened_folder``."""
-    with opened_folder(root, PurePath(part).parent) as folder:
+    """Make a link, in a folder without one of this name, which is made; raises as ``opened_folder``."""
+    with opened_folder(root, PurePath(part).parent, makes=True) as folder:
         os.symlink(target, PurePath(part).name, dir_fd=folder)
 
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from ..errors import InputError
-from ..files.inside import read_inside, remove_inside, write_inside
+from ..files.inside import read_inside, remove_inside, touch_inside, write_all_inside, write_inside
 
 __all__ = ["ECC_ERROR", "IluvatarChip", "iluvatar_files", "remove_iluvatar", "set_health", "write_iluvatar"]
 
@@ -66,13 +66,13 @@ def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str =
         raise InputError(f"cannot make {count} chips: 1 to {_CHIPS_MAX}")
     if chips_per_board not in _NAMES:
         raise InputError(f"cannot put {chips_per_board} chips on a board: 1 or 2")
+    root.mkdir(parents=True, exist_ok=True)
+    root = root.resolve()
     remove_iluvatar(root)
-    nodes = root / "dev"
-    nodes.mkdir(parents=True, exist_ok=True)
-    (nodes / "itrctl").touch()
+    touch_inside(root, "dev/itrctl")
     chips = []
     for minor in range(count):
-        (nodes / f"iluvatar{minor}").touch()
+        touch_inside(root, f"dev/iluvatar{minor}")
         chip = IluvatarChip(minor, f"GPU-{uuid.uuid5(_SEED, f'{seed}/{minor}')}", f"{_DOMAIN:04x}:{minor + 1:02x}:00.0")
         board, position = divmod(minor, chips_per_board)
         _write_chip(root, chip, board, position if chips_per_board > 1 else None, board * chips_per_board * 2 // count)
@@ -111,7 +111,7 @@ def _folders(root: Path) -> Sequence[Path]:
 
 
 def _write_chip(root: Path, chip: IluvatarChip, board: int, position: int | None, numa_node: int) -> None:
-    folder = root / "sys" / "bus" / "pci" / "devices" / chip.address
+    folder = PurePath("sys/bus/pci/devices", chip.address)
     files = {
         "vendor": f"0x{_VENDOR:04x}",
         "device": f"0x{_DEVICE:04x}",
@@ -125,6 +125,6 @@ def _write_chip(root: Path, chip: IluvatarChip, board: int, position: int | None
     }
     if position is not None:
         files["ixml/position"] = f"{position}"
-    (folder / "ixml").mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (folder / name).write_text(f"{content}\n", encoding="ascii")
+        place = folder / name
+        write_all_inside(root, place.parent, {place.name: f"{content}\n"})

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
+from ...files.inside import link_inside, write_all_inside
 from .model import AmdProfile, Link
 
 _VENDOR: Final = 0x1002
@@ -59,26 +60,23 @@ class _Edge:
     is_direct: bool
 
 
-def write_topology(system: Path, profile: AmdProfile, gpus: Sequence[KfdNode]) -> None:
-    """Make ``class/kfd`` below ``system``.
+def write_topology(root: Path, profile: AmdProfile, gpus: Sequence[KfdNode]) -> None:
+    """Make ``sys/class/kfd`` below ``root``, which is no link.
 
     Args:
-        system: what stands for ``/sys``.
+        root: what stands for ``/``.
         profile: model and server.
         gpus: nodes in rising order; CPU nodes come before them.
     """
-    real = system / "devices" / "virtual" / "kfd" / "kfd"
+    real, visible = PurePath("sys/devices/virtual/kfd/kfd"), PurePath("sys/class/kfd/kfd")
     topology = real / "topology"
-    topology.mkdir(parents=True)
-    visible = system / "class" / "kfd" / "kfd"
-    visible.parent.mkdir(parents=True)
-    visible.symlink_to(os.path.relpath(real, visible.parent))
-    (topology / "generation_id").write_text("1\n", encoding="ascii")
-    _write(topology / "system_properties", {"platform_oem": 0, "platform_id": 0, "platform_rev": 0})
+    link_inside(root, visible, os.path.relpath(real, visible.parent))
+    write_all_inside(root, topology, {"generation_id": "1\n"})
+    _write(root, topology / "system_properties", {"platform_oem": 0, "platform_id": 0, "platform_rev": 0})
     cpu_nodes = 1 + max(slot.numa_node for slot in profile.server.slots)
     edges = list(_edges(profile, cpu_nodes, gpus))
     for cpu in range(cpu_nodes):
-        _write_node(topology / "nodes" / str(cpu), cpu, 0, "", _cpu_properties(profile, cpu), _HOST_BANK, edges)
+        _write_node(root, topology / "nodes" / str(cpu), cpu, 0, "", _cpu_properties(profile, cpu), _HOST_BANK, edges)
     for gpu in gpus:
         memory = profile.memory
         bank = {
@@ -89,7 +87,7 @@ def write_topology(system: Path, profile: AmdProfile, gpus: Sequence[KfdNode]) -
             "mem_clk_max": memory.max_clock_mhz,
         }
         folder = topology / "nodes" / str(gpu.number)
-        _write_node(folder, gpu.number, _gpu_id(gpu), "ip discovery", _gpu_properties(profile, gpu), bank, edges)
+        _write_node(root, folder, gpu.number, _gpu_id(gpu), "ip discovery", _gpu_properties(profile, gpu), bank, edges)
 
 
 def _gpu_id(gpu: KfdNode) -> int:
@@ -167,7 +165,8 @@ def _between(profile: AmdProfile, one: KfdNode, other: KfdNode) -> _Edge:
 
 
 def _write_node(
-    folder: Path,
+    root: Path,
+    folder: PurePath,
     number: int,
     gpu_id: int,
     name: str,
@@ -178,14 +177,12 @@ def _write_node(
     own = sorted((edge for edge in edges if edge.source == number), key=lambda edge: edge.target)
     direct = [edge for edge in own if edge.is_direct]
     peers = [edge for edge in own if not edge.is_direct]
-    folder.mkdir(parents=True)
-    _write(folder / "properties", properties | {"io_links_count": len(direct), "p2p_links_count": len(peers)})
-    (folder / "gpu_id").write_text(f"{gpu_id}\n", encoding="ascii")
-    (folder / "name").write_text(f"{name}\n", encoding="ascii")
-    _write(folder / "mem_banks" / "0" / "properties", bank)
+    _write(root, folder / "properties", properties | {"io_links_count": len(direct), "p2p_links_count": len(peers)})
+    write_all_inside(root, folder, {"gpu_id": f"{gpu_id}\n", "name": f"{name}\n"})
+    _write(root, folder / "mem_banks" / "0" / "properties", bank)
     for kind, links in (("io_links", direct), ("p2p_links", peers)):
         for position, edge in enumerate(links):
-            _write(folder / kind / str(position) / "properties", _link_properties(edge))
+            _write(root, folder / kind / str(position) / "properties", _link_properties(edge))
 
 
 def _link_properties(edge: _Edge) -> dict[str, int]:
@@ -206,6 +203,6 @@ def _link_properties(edge: _Edge) -> dict[str, int]:
     }
 
 
-def _write(path: Path, properties: Mapping[str, int]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{name} {value}\n" for name, value in properties.items()), encoding="ascii")
+def _write(root: Path, path: PurePath, properties: Mapping[str, int]) -> None:
+    text = "".join(f"{name} {value}\n" for name, value in properties.items())
+    write_all_inside(root, path.parent, {path.name: text})

@@ -25,7 +25,15 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from ...errors import InputError
-from ...files.inside import read_inside, remove_inside, write_inside
+from ...files.inside import (
+    link_inside,
+    make_folder_inside,
+    read_inside,
+    remove_inside,
+    touch_inside,
+    write_all_inside,
+    write_inside,
+)
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
@@ -103,20 +111,21 @@ def write_amd(
         raise InputError(f"cannot make {count} GPUs: the server has {len(slots)} slots")
     parts = _parts(profile, compute, memory)
     devices = list(_devices(profile, count, parts))
+    root.mkdir(parents=True, exist_ok=True)
+    root = root.resolve()
     system = root / "sys"
     _refuse_taken(system, devices)
     remove_amd(root)
     for device in devices:
         folder = _device_folder(system, device)
         if device.part == 0:
-            _write_function(system, folder, device, profile, compute, memory, _unique_id(seed, device.gpu))
+            _write_function(root, folder, device, profile, compute, memory, _unique_id(seed, device.gpu))
         _write_drm(root, folder, device)
-    (system / "module" / "amdgpu" / "drivers").mkdir(parents=True)
-    _link(system / "module" / "amdgpu" / "drivers" / "pci:amdgpu", system / "bus" / "pci" / "drivers" / "amdgpu")
+    _link(root, system / "module" / "amdgpu" / "drivers" / "pci:amdgpu", system / "bus" / "pci" / "drivers" / "amdgpu")
     working = [device for device in devices if device.node is not None]
-    write_topology(system, profile, [_kfd_node(device, profile, parts, seed) for device in working])
-    (root / "dev" / "kfd").touch()
-    (root / HEALTH).mkdir()
+    write_topology(root, profile, [_kfd_node(device, profile, parts, seed) for device in working])
+    touch_inside(root, "dev/kfd")
+    make_folder_inside(root, HEALTH)
     for device in working:
         _write_health(root, device.name, HEALTHY)
     return working
@@ -233,9 +242,8 @@ def _device_folder(system: Path, device: AmdDevice) -> Path:
 
 
 def _write_function(
-    system: Path, folder: Path, device: AmdDevice, profile: AmdProfile, compute: str, memory: str, unique_id: int
+    root: Path, folder: Path, device: AmdDevice, profile: AmdProfile, compute: str, memory: str, unique_id: int
 ) -> None:
-    folder.mkdir(parents=True)
     identity, modes = profile.identity, profile.partitions
     files = {
         "vendor": f"0x{VENDOR:04x}",
@@ -256,23 +264,18 @@ def _write_function(
             "current_memory_partition": memory.upper(),
             "available_memory_partition": ", ".join(modes.memory).upper(),
         }
-    for name, content in files.items():
-        (folder / name).write_text(f"{content}\n", encoding="ascii")
-    _link(system / "bus" / "pci" / "devices" / device.address, folder)
-    _link(system / "bus" / "pci" / "drivers" / "amdgpu" / device.address, folder)
+    write_all_inside(root, folder.relative_to(root), {name: f"{content}\n" for name, content in files.items()})
+    for links in ("devices", "drivers/amdgpu"):
+        _link(root, root / "sys" / "bus" / "pci" / links / device.address, folder)
 
 
 def _write_drm(root: Path, folder: Path, device: AmdDevice) -> None:
-    nodes = root / "dev" / "dri"
-    nodes.mkdir(parents=True, exist_ok=True)
     for name in (f"card{device.card}", f"renderD{device.render}"):
         drm = folder / "drm" / name
-        drm.mkdir(parents=True)
-        _link(drm / "device", folder)
-        _link(root / "sys" / "class" / "drm" / name, drm)
-        (nodes / name).touch()
+        _link(root, drm / "device", folder)
+        _link(root, root / "sys" / "class" / "drm" / name, drm)
+        touch_inside(root, PurePath("dev", "dri", name))
 
 
-def _link(place: Path, target: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(os.path.relpath(target, place.parent))
+def _link(root: Path, place: Path, target: Path) -> None:
+    link_inside(root, place.relative_to(root), os.path.relpath(target, place.parent))

@@ -51,6 +51,31 @@ def test_files_are_not_changed_where_a_link_leads(tmp_path: Path, part: str, cha
 
 
 @pytest.mark.parametrize(
+    "part",
+    ["sys", "sys/class", "sys/devices/virtual", "sys/module", "sys/bus/pci", "sys/bus/pci/devices", "dev", "dev/dri"],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda root: amd.write_amd(root, load_amd_profile("mi300x"), 1), id="amd"),
+        pytest.param(lambda root: iluvatar.write_iluvatar(root, 1), id="iluvatar"),
+    ],
+)
+def test_devices_of_others_are_not_made_where_a_link_leads(
+    tmp_path: Path, part: str, make: Callable[[Path], object]
+) -> None:
+    decoy, root = tmp_path / "decoy", tmp_path / "machine"
+    decoy.mkdir()
+    (root / part).parent.mkdir(parents=True)
+    (root / part).symlink_to(decoy)
+
+    with suppress(InputError):
+        make(root)
+
+    assert list(decoy.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("change", "part"), [("unplug", "dev"), ("partition", "proc/driver"), ("channels", "dev"), ("numa node", "sys")]
 )
 def test_link_in_place_of_a_folder_is_named(tmp_path: Path, change: str, part: str) -> None:
