@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -23,23 +24,25 @@ from scenarios.story.verbs.node_action import RunCommand
 from scenarios.trace.trace import Trace
 from simkubelet._internal.sandbox import check_sandbox, sandboxed
 from simkubelet.model.errors import HostError
-from tests.support.patience import until
+from tests.support.patience import LIMIT_S, until
 from tests.support.stories import SOCKETS, change
 
 
 async def test_command_that_is_given_up_does_not_wait_for_its_children(tmp_path: Path, trace: Trace) -> None:
     """A story that is interrupted, or takes longer than its time, ends; the shell's child still has its pipe."""
-    pid = tmp_path / "pid"
-    action = RunCommand.model_validate({"command": ["sh", "-c", f"echo $$ > {pid}; sleep 30; exit"]})
+    pids = tmp_path / "pids"
+    action = RunCommand.model_validate({"command": ["sh", "-c", f"sleep 300 & echo $$ $! > {pids}; wait"]})
 
     command = asyncio.create_task(run_command(action, trace))
-    await until(lambda: pid.exists() and pid.read_text())
+    await until(lambda: pids.exists() and pids.read_text())
+    shell, child = map(int, pids.read_text().split())
     command.cancel()
-    await asyncio.wait([command], timeout=20)
+    await asyncio.wait([command], timeout=LIMIT_S)
+    os.kill(child, signal.SIGKILL)
 
     assert command.cancelled()
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+        os.kill(shell, 0)
 
 
 async def test_command_that_fails_is_reported_with_its_last_line(trace: Trace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from simkubelet.model.errors import InputError
 from simkubelet.remote import ApiClient, ApiError, ServerAccess, read_kubeconfig
-from tests.support.patience import until
+from tests.support.patience import LIMIT_S, until
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -130,17 +131,19 @@ async def test_program_of_a_kubeconfig_in_the_working_directory_is_not_looked_up
 
 
 async def test_call_that_is_given_up_does_not_wait_for_children_of_the_program(tmp_path: Path) -> None:
-    access = read_kubeconfig(kubeconfig(tmp_path, "echo $$ > pid; sleep 30; exit"))
+    access = read_kubeconfig(kubeconfig(tmp_path, "sleep 300 & echo $$ $! > pids; wait"))
 
     call = asyncio.create_task(header(access))
-    pid = tmp_path / "pid"
-    await until(lambda: pid.exists() and pid.read_text())
+    pids = tmp_path / "pids"
+    await until(lambda: pids.exists() and pids.read_text())
+    shell, child = map(int, pids.read_text().split())
     call.cancel()
-    await asyncio.wait([call], timeout=20)
+    await asyncio.wait([call], timeout=LIMIT_S)
+    os.kill(child, signal.SIGKILL)
 
     assert call.cancelled()
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+        os.kill(shell, 0)
 
 
 @pytest.mark.parametrize(
