@@ -167,7 +167,7 @@ WRONG = [
         f"- {{name: b, builtin: stub, tap: true, serves: {{registers: found}}}}\nsteps:\n- {OK}",
         [
             "4:36: plugins[0].serves: 'files' names 'e', which is none of the 'devices'",
-            "5:3: plugins[1]: with 'registers: found' there is no Register call for a tap",
+            "5:3: plugins[1]: a stub that the kubelet finds reports all calls itself; leave out 'tap'",
         ],
         id="stub that cannot be",
     ),
