@@ -20,6 +20,7 @@ from ..errors import InputError
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST_TEXT: Final = 1 << 16
+_LARGEST_COPY: Final = 64 << 20
 _MOST_LEVELS: Final = 1 << 16
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,6 +108,29 @@ def read_inside(root: Path, part: str | PurePath, encoding: str = "ascii") -> st
             with os.fdopen(file, "rb") as stream:
                 return stream.read(_LONGEST_TEXT).decode(encoding, errors="ignore")
     return None
+
+
+def copy_inside(root: Path, part: str | PurePath, target: Path) -> None:
+    """Copy a file with its permissions to a new one elsewhere.
+
+    Raises:
+        InputError: it is a link, or another thing in the place of a file, or too large; or as ``opened_folder``.
+        OSError: it is missing, the target is there, or the host does not let us.
+    """
+    with opened_folder(root, PurePath(part).parent) as folder:
+        try:
+            file = os.open(PurePath(part).name, _OLD_FILE, dir_fd=folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise InputError(f"{root / part}: is a link in the place of a file; remove it") from None
+            raise
+        with os.fdopen(file, "rb") as source:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_COPY:
+                raise InputError(f"{root / part}: is no file of ours; remove it")
+            with target.open("xb") as copy:
+                copy.write(source.read(_LARGEST_COPY))
+            target.chmod(stat.S_IMODE(status.st_mode) & 0o755)
 
 
 def touch_inside(root: Path, part: str | PurePath) -> None:

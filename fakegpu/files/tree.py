@@ -32,6 +32,9 @@ PARTS: Final = frozenset(
 )
 """All entries at the top of a machine's folder."""
 
+PROGRAMS: Final = {"nvidia-smi": "smi", "nvidia-cuda-mps-control": "machine.mps"}
+"""Name in the folder ``bin`` -> our module that it runs."""
+
 SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
 
 _MODULES: Final = """\
@@ -68,8 +71,8 @@ def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str)
     shutil.copyfile(find_library(), root / "lib" / NAME)
     (root / "profile.yaml").write_text(profile_text, encoding="utf-8")
     (root / "bin").mkdir()
-    _write_program(root / "bin" / "nvidia-smi", f"{_FAKEGPU}.smi")
-    _write_program(root / "bin" / "nvidia-cuda-mps-control", f"{_FAKEGPU}.machine.mps")
+    for name, module in PROGRAMS.items():
+        _write_program(root / "bin" / name, f"{_FAKEGPU}.{module}")
     devices = root / "dev"
     devices.mkdir()
     for name in SHARED_DEVICES:

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError
 from ..files.capabilities import capability_node
 from ..files.folder import host_errors
-from ..files.tree import DRIVER, device_nodes
+from ..files.inside import copy_inside
+from ..files.tree import DRIVER, PROGRAMS, device_nodes
 from ..state.library import NAME
 from ..state.segment import SEGMENT
 from .installed_view import kernel_files, supervised
@@ -164,7 +165,7 @@ def make_driver_root(machine: Machine, folder: Path) -> None:
     """Make the files of the machine's driver below a folder, which is in the same file system as the machine.
 
     Raises:
-        InputError: they cannot be there, or some are.
+        InputError: they cannot be there, or some are; or something is in the place of the machine's own files.
         HostError: the host does not let us write.
     """
     version = machine.driver_version
@@ -172,13 +173,13 @@ def make_driver_root(machine: Machine, folder: Path) -> None:
     with host_errors(folder, "choose another folder"):
         libraries.mkdir(parents=True)
         programs.mkdir(parents=True)
-        shutil.copyfile(machine.library, libraries / f"libnvidia-ml.so.{version}")
-        (libraries / f"libfakegpu.so.{version}").hardlink_to(machine.directory / SEGMENT)
+        copy_inside(machine.directory, f"lib/{NAME}", libraries / f"libnvidia-ml.so.{version}")
+        os.link(machine.directory / SEGMENT, libraries / f"libfakegpu.so.{version}", follow_symlinks=False)
         (libraries / f"libcuda.so.{version}").touch()
         for name in (NAME, "libcuda.so.1"):
             (libraries / name).symlink_to(f"{name.removesuffix('1')}{version}")
-        for program in sorted((machine.directory / "bin").iterdir()):
-            shutil.copy(program, programs / program.name)
+        for name in PROGRAMS:
+            copy_inside(machine.directory, f"bin/{name}", programs / name)
 
 
 def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -34,6 +34,29 @@ def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: 
         make_driver_root(machine, tmp_path / "driver")
 
 
+@pytest.mark.parametrize("name", ["lib/libnvidia-ml.so.1", "bin/nvidia-smi"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "sparse file"])
+def test_what_takes_the_place_of_the_drivers_files_is_not_read(
+    machine: Machine, tmp_path: Path, name: str, kind: str
+) -> None:
+    secret, place = tmp_path / "secret", machine.directory / name
+    secret.write_text("of root")
+    place.unlink()
+    if kind == "link":
+        place.symlink_to(secret)
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.touch()
+        os.truncate(place, 1 << 40)
+
+    with pytest.raises(
+        InputError, match=f"{place.name}: is (a link in the place of a file|no file of ours); remove it"
+    ):
+        make_driver_root(machine, tmp_path / "driver")
+    assert not any(path.is_file() and path.read_bytes() == b"of root" for path in (tmp_path / "driver").rglob("*"))
+
+
 _COUNT = """
 import ctypes, sys
 nvml, count = ctypes.CDLL(sys.argv[1]), ctypes.c_uint()
