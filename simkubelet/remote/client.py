@@ -208,7 +208,9 @@ class ApiClient:
             except CredentialError as error:
                 raise ApiError(401, "Unauthorized", str(error)) from None
         if self._access.token_file is not None:
-            value = f"Bearer {read_file(self._access.token_file, within_s=0).decode().strip()}"
+            value = f"Bearer {read_file(self._access.token_file, within_s=0).decode(errors='replace').strip()}"
+        if any(char < " " or char == "\x7f" for char in value):
+            raise ApiError(401, "Unauthorized", "the user's token has a control character, which no header may have")
         return {"Authorization": value} if value else {}
 
 

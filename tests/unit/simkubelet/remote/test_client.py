@@ -55,6 +55,21 @@ async def test_server_that_comes_and_goes_is_noted_once_each(server: Server) -> 
     assert noted == [False, True]
 
 
+@pytest.mark.parametrize("token", [b"a\nb", b"\x1b[2J", b"a\x7f"])
+async def test_token_that_no_header_can_have_is_refused(tmp_path: Path, token: bytes) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "current-context: one\ncontexts: [{name: one, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {tokenFile: token}}]\n"
+    )
+    (tmp_path / "token").write_bytes(token)
+
+    async with ApiClient(read_kubeconfig(config)) as client:
+        with pytest.raises(ApiError, match="the user's token has a control character") as refused:
+            await client.call("GET", "/api")
+    assert refused.value.status == 401
+
+
 async def test_token_file_is_read_for_each_call(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
