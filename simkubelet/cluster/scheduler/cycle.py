@@ -36,7 +36,7 @@ _SAYS_PLACE: Final = Difference(
     "scheduler/framework/preemption/preemption.go, ``Preempt`` (kubernetes v1.36.3, v1.37.0)",
 )
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+_FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s)"
 _CONFLICT: Final = "pod affinity terms conflict"
 _NOBODY_TO_PREEMPT: Final = "No preemption victims found for incoming pod"
 _FEWEST_NODES: Final = 100
@@ -146,8 +146,10 @@ class _Cycle:
             reasons = f"{nodes_available(len(self._nodes), ())} {self._claims.refusal.reasons[0]}."
             return self._failure(reasons, {self._claims.refusal.plugin})
         nominated = self._state.nodes.get(self._pod.nominated_node)
-        if nominated is not None and self._fits(nominated) is None:
+        if nominated is not None and self._accepts(nominated):
             return self._assignment(nominated.name)
+        # The text for the nodes that are not named is made now, so it has what speaks against the nominated one.
+        filters = sorted({Plugin.NODE_AFFINITY, *(refusal.plugin for refusal in self._refusals.values())})
         feasible = self._feasible([node for node in self._nodes if named is None or node.name in named])
         if len(feasible) > 1:
             if fault := PreferredNodes(self._pod).fault():
@@ -162,7 +164,8 @@ class _Cycle:
         others = len(self._nodes) - len(self._refusals) if _COUNTS_EXCLUDED_NODES.at(self._version) else 0
         refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
         rejectors = {refusal.plugin for refusal in self._refusals.values()}
-        reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))
+        filtered_out = [f"{_FILTERED_OUT} [{' '.join(filters)}]"] * others
+        reasons = nodes_available(len(self._nodes), (*refused, *filtered_out))
         return self._failure(reasons, rejectors if named is None else rejectors | {Plugin.NODE_AFFINITY})
 
     def _assignment(self, node: str, rated: Mapping[str, int] = MappingProxyType({})) -> Assignment | Failure:

@@ -122,6 +122,27 @@ def test_nodes_that_a_daemons_pod_is_not_meant_for_are_reported_since_1_32():
     ]
 
 
+def test_nodes_that_are_not_named_are_reported_with_what_speaks_against_the_nominated_one() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    cluster = ScheduledCluster()
+    cluster.node("a", 1)
+    cluster.node("b", 1)
+    cluster.pod("victim", nodeName="a")
+    cluster.pod("p", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}, priority=10)
+    # It makes room on a, and is tried again with a node that it is to get.
+    cluster.try_all()
+    assert cluster.object("pods", "p")["status"]["nominatedNodeName"] == "a"
+    cluster.change_pod("p", tolerations=[])
+    cluster.node("c", 1)
+    cluster.try_all()
+
+    assert cluster.failures("p")[-1].startswith(
+        f"0/3 nodes are available: 1 Insufficient {GPU}, 2 node(s) didn't satisfy plugin(s) "
+        "[NodeAffinity NodeResourcesFit]."
+    )
+
+
 def test_event_of_many_reasons_is_cut_and_the_condition_is_not(cluster: ScheduledCluster):
     resources = {f"example.com/{'long-' * 8}{number}": "1" for number in range(40)}
     cluster.node("n")
