@@ -117,8 +117,8 @@ class Subject:
     def _in_place_of(self, plugin: PluginSpec) -> PluginSpec:
         if not plugin.name.startswith(NAME):
             return plugin
-        # The stub of a check that a kubelet finds reports its calls itself; in other checks a tap would be a kubelet too
-        # many, which takes registrations while the node's is away.
+        # A stub that a kubelet finds reports its calls itself, what stands in for it cannot. Any other tap would be a
+        # kubelet too many, which takes registrations while the node's is away.
         is_found = plugin.serves is not None and plugin.serves.registers.is_found
         spec = PluginSpec(
             name=plugin.name,
