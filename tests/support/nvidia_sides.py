@@ -345,8 +345,16 @@ class ListStream:
         assert answer is not None, "the stream has ended"
         return sorted(answer.get("devices", []), key=lambda device: str(device["ID"]))
 
-    def until_unhealthy(self, count: int) -> set[str]:
-        """The ids of the unhealthy devices of the first list with so many of them."""
+    def until_unhealthy(self, count: int, again: Callable[[], object] | None = None) -> set[str]:
+        """The ids of the unhealthy devices of the first list with so many of them.
+
+        Args:
+            count: how many.
+            again: done each second until a list comes, as the log of the original does not say when it has subscribed.
+        """
+        while again is not None and self._lists.empty():
+            again()
+            self._thread.join(1.0)
         while True:
             unhealthy = {device["ID"] for device in self.next() if device["health"] != api.HEALTHY}
             if len(unhealthy) == count:

@@ -7,6 +7,7 @@ original leaves it to chance which device fails, their number counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -120,9 +121,7 @@ def test_all_fail_where_the_gpu_of_an_event_has_no_uuid(node: NvidiaNode, machin
     streams = [watched(plugin) for plugin in node.both(nvidia_plugin)]
 
     machine.faults.fail_calls("nvmlDeviceGetUUID", "UNKNOWN", gpu=1)
-    machine.fail(1, xid=SENTINEL)
-
-    ours, theirs = (stream.until_unhealthy(4) for stream in streams)
+    ours, theirs = (stream.until_unhealthy(4, partial(machine.fail, 1, xid=SENTINEL)) for stream in streams)
     assert ours == theirs
 
 
