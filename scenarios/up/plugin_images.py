@@ -41,7 +41,7 @@ from simkubelet.runtime import (
 
 from ..backends.world.child import Child, Spawn
 from ..backends.world.logs import exit_message
-from ..backends.world.node import KUBELET, OF_A_POD, SimNode
+from ..backends.world.node import KUBELET, OF_A_POD, SimNode, is_of_a_pod
 from ..backends.world.plugins import GivenByPod, plugin_command
 from ..story.specs import Builtin, PluginSpec
 from ..story.stub_spec import Serves
@@ -169,7 +169,7 @@ def _shown(pod: Pod, manifest: Mapping[str, Any], env: Mapping[str, str]) -> Ite
         if (path := volumes.get(mount["name"])) is None:
             continue
         shown = _joined(path, sub_path(mount, env))
-        if any(PurePosixPath(shown).is_relative_to(one) for one in OF_A_POD):
+        if is_of_a_pod(shown):
             yield _joined(mount["mountPath"]), shown
         for folder in (*OF_A_POD, *_SOCKETS):
             if folder != shown and PurePosixPath(folder).is_relative_to(shown):

@@ -84,8 +84,8 @@ class Guard:
         theirs.close()
         os.waitpid(child, 0)
 
-    def watch(self) -> bool:
-        """Let it answer from now on, the last thing before a program runs; whether the kernel can do that."""
+    def watch(self) -> None:
+        """Let it answer from now on, the last thing before a program runs; it ends where the kernel cannot do that."""
         import _socket
 
         with contextlib.suppress(OSError, ValueError), contextlib.closing(self._link):
@@ -97,8 +97,6 @@ class Guard:
                 rights = listener.to_bytes(4, sys.byteorder)
                 self._link.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
                 os.close(listener)
-                return True
-        return False
 
 
 def _filter(calls: Mapping[int, Sequence[int]]) -> bytes:

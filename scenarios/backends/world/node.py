@@ -181,7 +181,7 @@ class SimNode:
             }
             shown, storage = {**self._places(), **own}, self.files.open_view()
             if container is not None:
-                shown = {path: place for path, place in shown.items() if path in own or not _is_of_a_pod(path)}
+                shown = {path: place for path, place in shown.items() if path in own or not is_of_a_pod(path)}
             if self._view is None:
                 # By its descriptor, as a plugin can put anything in its place.
                 self._view = os.open(storage, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -295,7 +295,8 @@ class SimNode:
         return devices
 
 
-def _is_of_a_pod(path: str) -> bool:
+def is_of_a_pod(path: str) -> bool:
+    """Whether a path of a node is in one of the folders of which a pod sees what it mounts alone."""
     return any(PurePosixPath(path).is_relative_to(folder) for folder in OF_A_POD)
 
 
