@@ -36,7 +36,11 @@ from .plugin_reports import CallLog, StubControl, StubEndedError
 _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
 _REST_S: Final = 1.0
-"""Real time from the end of a foreign program to its next start."""
+"""Real time from an end by itself, and from any end of a foreign program, to the next start.
+
+A kubelet starts no container again before it has looked at the runtime, once a second (pleg/generic.go, ``relist``).
+Without it a bundled plugin may be back before its node is published, and the status with none of its devices never is.
+"""
 TERMINATION_GRACE_S: Final = 5.0
 """How long a plugin may take to end after SIGTERM."""
 
@@ -311,7 +315,7 @@ class PluginProcess:
             self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
-            if self.command.is_foreign:
+            if self.command.is_foreign or self.is_wanted:
                 self._rests_until = time.monotonic() + _REST_S
             self._control = None
             self._up.clear()
