@@ -92,17 +92,27 @@ async def play(
             finally:
                 run.end = run.end or len(backend.trace)
     except Exception as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            # What failed while everything was ended must not hide that the user asked for the end.
-            raise asyncio.CancelledError from error
+        # What failed while everything was ended must not hide that the user asked for the end.
+        _check_not_cancelled(error)
         outcome, reason = from_error(error)
         failures = (leaf.failure for leaf in single_errors(error) if isinstance(leaf, UnmetError))
         failure = next(failures, None) or run.interrupted()
         log_ends = {log: last_lines(log) for log in backend.logs}
         duration_s = time.monotonic() - began
         return Verdict(name, outcome, duration_s, reason, failure, logs=backend.logs, log_ends=log_ends)
+    _check_not_cancelled(None)
     return Verdict(name, Outcome.VALID, time.monotonic() - began)
+
+
+def _check_not_cancelled(error: Exception | None) -> None:
+    """Check that the run goes on.
+
+    Raises:
+        CancelledError: It is to end, and what took notice of that in this story has kept it to itself.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -273,5 +272,5 @@ def check_unbound(pod: Pod) -> None:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    # Not `await task`: who is cancelled meanwhile could not be told from the task that is.
+    await asyncio.wait([task])

@@ -1,6 +1,6 @@
 """Feeds in: a story that is cancelled once, at each of the moments at which its event loop is given something to do.
 
-Observed: what Python says of objects that nobody ended, tasks and files that are left.
+Observed: that it is cancelled; what Python says of objects that nobody ended, tasks and files that are left.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ class InterruptingLoop(asyncio.SelectorEventLoop):
         self._moments = itertools.count(1)
         self._moment = moment
         self.played: asyncio.Task[Verdict] | None = None
+        self.has_interrupted = False
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         if self.played is not None and next(self._moments) == self._moment:
-            super().call_soon(self.played.cancel)
+            super().call_soon(self._interrupt, self.played)
         return super().call_soon(callback, *args, context=context)
+
+    def _interrupt(self, task: asyncio.Task[Verdict]) -> None:
+        self.has_interrupted = task.cancel()
 
 
 def played(document: Document, directory: Path, moment: int, *, ends: bool = False) -> Verdict | None:
@@ -76,6 +80,8 @@ def played(document: Document, directory: Path, moment: int, *, ends: bool = Fal
             loop.played = story
         await asyncio.wait([story], timeout=LIMIT_S)
         assert story.done(), f"moment {moment}"
+        # Who is ended plays no further story.
+        assert story.cancelled() is loop.has_interrupted, f"moment {moment}"
         return None if story.cancelled() else story.result()
 
     with asyncio.Runner(loop_factory=lambda: InterruptingLoop(moment)) as runner:

@@ -227,6 +227,22 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
     assert a_world.is_left
 
 
+async def test_run_ends_although_a_world_keeps_its_end_to_itself(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story("steps:\n- advance: 5m\n")
+    a_world = world([frames.frame()])
+
+    async def leave(_: object) -> None:
+        story.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    story = asyncio.ensure_future(play(document, a_world, afterwards=leave))
+    await asyncio.wait([story])
+
+    assert story.cancelled()
+    assert a_world.is_left
+
+
 MANUAL = "plugins: [{name: p, builtin: gopher, start: manual}]\n"
 
 
