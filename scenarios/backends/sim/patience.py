@@ -5,8 +5,8 @@ want to run than there are cores. But a user waits for the story, so a wait ends
 its length, as on a machine with three threads for each core, which is what builds and test suites make of one. A wait
 has ten seconds in any case, the default of an expectation: even a short wait has to cover the start of a process, and
 that takes seconds on a machine which is that busy. A wait that came to its end so with less than a quarter of its time
-says nothing about the plugin; nor does one that had more where plugins came and went in its last tenth, as they do for
-long after many restarts of their kubelet.
+says nothing about the plugin; nor does one that had more where in its last tenth plugins came and went, as they do for
+long after many restarts of their kubelet, or ran or waited for a core most of the time: these were at work.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ _FROM_PROCESSES: Final = frozenset(
 """What real processes did, in their own time; the other kinds can all follow from node time alone."""
 _COMINGS: Final = frozenset((PluginRegistered.kind, PluginDisconnected.kind, RegistrationRefused.kind))
 _LAST_PART: Final = 0.1
+_AT_WORK: Final = 0.5
+"""How much of the last part a plugin wants a core in, at least, that is at work."""
 _SLOWEST: Final = 0.05
 """The pace, compared with real time, below which it never goes."""
 _MOST_TIMES: Final = 3.0
@@ -138,6 +140,7 @@ class SimPatience:
         real_time: Measures the real time of the wait; a new stopwatch where it is left out.
         before_leap: Awaited before node time leaps, for what else must have come to its end by then.
         limit: The node time up to which it may leap now, real time or not.
+        wanted: What names each plugin -> seconds that its processes have run or waited for a core.
     """
 
     def __init__(
@@ -149,7 +152,10 @@ class SimPatience:
         real_time: FairTime | None = None,
         before_leap: Callable[[], Awaitable[None]] | None = None,
         limit: Callable[[], float] = lambda: math.inf,
+        wanted: Callable[[], Mapping[Hashable, float]] = dict,
     ) -> None:
+        self._wanted = wanted
+        self._wanted_before: tuple[float, Mapping[Hashable, float]] | None = None
         self._before_leap = before_leap
         self._limit = limit
         self._clock = clock
@@ -177,12 +183,24 @@ class SimPatience:
     def is_starved(self) -> bool:
         """See `Patience`."""
         still_come = self._came_at_s > (1 - _LAST_PART) * self._real_time.read()
-        return self._real_time.is_starved(1.0 if still_come else _SAYS_SOMETHING)
+        is_at_work = still_come or (self._real_time.is_starved(1.0) and self._some_want_a_core())
+        return self._real_time.is_starved(1.0 if is_at_work else _SAYS_SOMETHING)
+
+    def _some_want_a_core(self) -> bool:
+        """Whether some plugin ran or waited for a core in most of the time since the last part began."""
+        if self._wanted_before is None:
+            return False
+        then_left_s, before = self._wanted_before
+        passed_s = then_left_s - self._real_time.until_latest_end()
+        return any(seconds - before.get(name, 0.0) > _AT_WORK * passed_s for name, seconds in self._wanted().items())
 
     def _note_comings(self) -> None:
         begin, self._noted = self._noted, len(self._trace)
         if any(event.kind in _COMINGS for event in self._trace[begin : self._noted]):
             self._came_at_s = self._real_time.read()
+        left_s = self._real_time.until_latest_end()
+        if self._wanted_before is None and left_s <= _LAST_PART * self._real_time.latest_end_s:
+            self._wanted_before = left_s, self._wanted()
 
     async def _happens_within(self, limit_s: float) -> bool:
         if self._is_over():
@@ -241,7 +259,8 @@ class FairTime:
         self._cores = len(os.sched_getaffinity(0))
         self._seconds = 0.0
         self._read_at = now()
-        self._over_at = self._read_at + max(_MOST_TIMES * limit_s, _ALWAYS_S)
+        self.latest_end_s = max(_MOST_TIMES * limit_s, _ALWAYS_S)
+        self._over_at = self._read_at + self.latest_end_s
 
     def read(self) -> float:
         """Seconds since it was made."""
@@ -254,9 +273,13 @@ class FairTime:
         """Seconds until the wait is over, none or less where it is."""
         return min(self._limit_s - self.read(), self._over_at - self._read_at)
 
+    def until_latest_end(self) -> float:
+        """Seconds until the wait is over however busy the machine is, none or less where it is."""
+        return self._over_at - self._now()
+
     def is_latest_end(self) -> bool:
         """Whether the wait is over however busy the machine is."""
-        return self._now() >= self._over_at
+        return self.until_latest_end() <= 0
 
     def is_starved(self, share: float = _SAYS_SOMETHING) -> bool:
         """Whether it is over because of the latest end, with less than this share of the time that it was to have."""

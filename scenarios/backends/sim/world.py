@@ -296,7 +296,8 @@ class SimulatedWorld:
     def patience(self, within_s: float) -> SimPatience:
         """Begin to wait; see `SimPatience`."""
         observed, settle, limit = lambda: self._observed, self._cluster.settle, self._starts.limit
-        return SimPatience(self._clock, self.trace, observed, within_s, before_leap=settle, limit=limit)
+        wanted = self._plugins.wanted
+        return SimPatience(self._clock, self.trace, observed, within_s, before_leap=settle, limit=limit, wanted=wanted)
 
     async def settle(self) -> None:
         """Return when the kubelets know what processes did last; see `settled`."""

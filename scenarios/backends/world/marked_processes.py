@@ -102,9 +102,11 @@ class Use(NamedTuple):
     threads: int
     memory_bytes: int
     cpu_s: float
+    waited_s: float
+    """What their threads waited for a core."""
 
 
-NO_USE: Final = Use(0, 0, 0, 0.0)
+NO_USE: Final = Use(0, 0, 0, 0.0, 0.0)
 
 
 def use_of_marked(mark: str) -> Use:
@@ -114,7 +116,10 @@ def use_of_marked(mark: str) -> Use:
 
 
 def _use(pid: int) -> Use:
-    """Source: proc(5): /proc/PID/fd, fields 14, 15 and 20 of /proc/PID/stat, field 2 of /proc/PID/statm in pages."""
+    """Source: proc(5): /proc/PID/fd, fields 14, 15 and 20 of /proc/PID/stat, field 2 of /proc/PID/statm in pages.
+
+    A kernel without schedstat counts nobody's waits.
+    """
     folder = Path(f"/proc/{pid}")
     try:
         files = sum(1 for _ in (folder / "fd").iterdir())
@@ -123,7 +128,19 @@ def _use(pid: int) -> Use:
     except OSError:
         return NO_USE
     cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"), cpu_s)
+    waited_s = sum(map(waited_for_core, folder.glob("task/*")))
+    return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"), cpu_s, waited_s)
+
+
+def waited_for_core(task: Path) -> float:
+    """Seconds that a thread could have run and did not, by its folder in /proc; 0 where the kernel does not say.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.
+    """
+    try:
+        return int((task / "schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _socket_inodes(pid: int, name: str) -> frozenset[str]:

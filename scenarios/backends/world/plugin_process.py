@@ -30,7 +30,7 @@ from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
 from .child import Child, PluginCommand, Spawn, spawn_process
 from .logs import exit_message
-from .marked_processes import NO_USE
+from .marked_processes import NO_USE, Use
 from .plugin_reports import CallLog, StubControl, StubEndedError
 
 _FIRST_BACKOFF_S: Final = 10.0
@@ -40,6 +40,7 @@ _REST_S: Final = 1.0
 
 A kubelet starts no container again before it has looked at the runtime, once a second (pleg/generic.go, ``relist``).
 Without it a bundled plugin may be back before its node is published, and the status with none of its devices never is.
+A stub runs in this process, whose order of things is the same on any machine.
 """
 TERMINATION_GRACE_S: Final = 5.0
 """How long a plugin may take to end after SIGTERM."""
@@ -223,8 +224,12 @@ class PluginProcess:
 
     def measure(self) -> None:
         """Record what its processes use now."""
-        used = NO_USE if self._process is None else self._process.use()
-        self._trace.append(PluginMeasured(self.command.name, self.command.node, *used))
+        files, threads, memory_bytes, cpu_s, _ = self.use()
+        self._trace.append(PluginMeasured(self.command.name, self.command.node, files, threads, memory_bytes, cpu_s))
+
+    def use(self) -> Use:
+        """What its processes use now."""
+        return NO_USE if self._process is None else self._process.use()
 
     async def _signal(self, number: signal.Signals) -> None:
         await self._until_up()
@@ -315,7 +320,7 @@ class PluginProcess:
             self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
-            if self.command.is_foreign or self.is_wanted:
+            if self.command.is_foreign or (self.is_wanted and not self.command.takes_commands):
                 self._rests_until = time.monotonic() + _REST_S
             self._control = None
             self._up.clear()

@@ -119,6 +119,11 @@ class SimPlugins:
         """
         return {(*key, one.starts): one.is_found for key, one in self._processes.items() if one.is_starting}
 
+    def wanted(self) -> Mapping[Hashable, float]:
+        """Node and plugin -> seconds that its processes ran or waited for a core."""
+        uses = {key: one.use() for key, one in self._processes.items()}
+        return {key: use.cpu_s + use.waited_s for key, use in uses.items()}
+
     def add_node(self, node: SimNode) -> list[PluginProcess]:
         """Prepare the plugins of a node; the caller runs them.
 

@@ -20,6 +20,7 @@ from scenarios.backends.world.marked_processes import (
     catches,
     signal_first,
     signal_marked,
+    use_of_marked,
 )
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec
@@ -44,6 +45,37 @@ def restless(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["/bin/sh", str(script)], env={**os.environ, MARK: mark}) as process:
         yield process
         process.kill()
+
+
+def test_two_that_share_a_core_wait_for_it(mark: str) -> None:
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True: pass"
+    command, env = [sys.executable, "-c", spin], {**os.environ, MARK: mark}
+    with (
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as one,
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as other,
+    ):
+        try:
+            for process in (one, other):
+                assert process.stdout is not None
+                process.stdout.readline()
+            before = use_of_marked(mark)
+            eventually(lambda: use_of_marked(mark).waited_s - before.waited_s > 0.2)
+            used = use_of_marked(mark)
+        finally:
+            one.kill(), other.kill()
+
+    assert used.cpu_s > before.cpu_s
+
+
+def test_one_that_waits_for_input_wants_no_core(mark: str) -> None:
+    pipe, program = subprocess.PIPE, "import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", program], env={**os.environ, MARK: mark}, stdin=pipe) as process:
+        try:
+            eventually(lambda: use_of_marked(mark).cpu_s > 0)
+            eventually(lambda: len({use_of_marked(mark)[3:] for _ in range(10)}) == 1)
+        finally:
+            process.kill()
 
 
 def test_process_is_found_while_it_loads_another_program(restless: subprocess.Popen[bytes], mark: str) -> None:

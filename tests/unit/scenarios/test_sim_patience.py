@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 
 import pytest
 
@@ -27,9 +27,14 @@ class World:
         self.starting: dict[str, bool] = {}
         self.starts = Starts(lambda: self.starting, self.clock)
 
-    def patience(self, within_s: float, real_time: FairTime | None = None) -> SimPatience:
+    def patience(
+        self,
+        within_s: float,
+        real_time: FairTime | None = None,
+        wanted: Callable[[], Mapping[Hashable, float]] = dict,
+    ) -> SimPatience:
         observed, limit = lambda: self.observed, self.starts.limit
-        return SimPatience(self.clock, self.trace, observed, within_s, real_time, limit=limit)
+        return SimPatience(self.clock, self.trace, observed, within_s, real_time, limit=limit, wanted=wanted)
 
     def look(self) -> None:
         self.observed = len(self.trace)
@@ -338,6 +343,31 @@ async def test_wait_that_load_ends_while_plugins_still_register_says_nothing(
         now_s += 1
         if now_s <= last_s:
             world.trace.append(PluginRegistered("node-1", "example.com/gpu", "gpu.sock"))
+
+    assert patience.is_starved is expected
+
+
+@pytest.mark.parametrize(
+    ("wanting", "share", "is_new", "expected"),
+    [
+        pytest.param(8, 0.6, False, True, id="busy, at work"),
+        pytest.param(8, 0.4, False, False, id="busy, at rest but for its looks"),
+        pytest.param(8, 0.6, True, True, id="busy, begun meanwhile"),
+        pytest.param(25, 0.0, False, True, id="very busy"),
+        pytest.param(2, 1.0, False, False, id="idle, a plugin that spins"),
+    ],
+)
+async def test_wait_that_load_ends_while_a_plugin_wants_a_core_says_nothing(
+    wanting: int, share: float, is_new: bool, expected: bool
+) -> None:
+    world = World()
+    now_s = 0.0
+    watch = FairTime(15, lambda: now_s, lambda: wanting * len(os.sched_getaffinity(0)) // 2)
+    patience = world.patience(15, watch, lambda: {} if is_new and now_s < 43 else {"node-1 gpu": 100 + share * now_s})
+
+    while await patience.wait():
+        world.look()
+        now_s += 0.5
 
     assert patience.is_starved is expected
 
