@@ -30,6 +30,9 @@ from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 TOO_BUSY: Final = "the machine was too busy meanwhile to say why"
 """In the reason of a story that is UNKNOWN because the machine was."""
 _NOTABLY_LONGER: Final = 1.2
+_PULSE_S: Final = 0.5
+_STANDSTILL_S: Final = 2.0
+"""After two of these a plugin gives up that waits the usual five seconds for its kubelet's answer."""
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
@@ -79,6 +82,7 @@ async def play(
         reason = f"{who} cannot {', '.join(sorted(missing))}"
         return Verdict(name, Outcome.SKIPPED, 0.0, reason, remedies=tuple(remedies))
     run = _Run(document, backend, progress)
+    pulse = _Pulse()
     try:
         async with backend:
             try:
@@ -95,11 +99,15 @@ async def play(
         # What failed while everything was ended must not hide that the user asked for the end.
         _check_not_cancelled(error)
         outcome, reason = from_error(error)
+        if outcome is Outcome.INVALID and pulse.longest_s >= _STANDSTILL_S:
+            outcome, reason = Outcome.UNKNOWN, _starved(reason)
         failures = (leaf.failure for leaf in single_errors(error) if isinstance(leaf, UnmetError))
         failure = next(failures, None) or run.interrupted()
         log_ends = {log: last_lines(log) for log in backend.logs}
         duration_s = time.monotonic() - began
         return Verdict(name, outcome, duration_s, reason, failure, logs=backend.logs, log_ends=log_ends)
+    finally:
+        pulse.stop()
     _check_not_cancelled(None)
     return Verdict(name, Outcome.VALID, time.monotonic() - began)
 
@@ -113,6 +121,27 @@ def _check_not_cancelled(error: Exception | None) -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError from error
+
+
+class _Pulse:
+    """Measures how long this process could not run, and with it the kubelets: twice a second, until it is stopped.
+
+    Attributes:
+        longest_s: The longest such time.
+    """
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_later(_PULSE_S, self._beat, self._loop.time() + _PULSE_S)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self._next.cancel()
+
+    def _beat(self, due: float) -> None:
+        self.longest_s = max(self.longest_s, self._loop.time() - due)
+        self._next = self._loop.call_later(_PULSE_S, self._beat, self._loop.time() + _PULSE_S)
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +205,7 @@ class _Run:
             if not await patience.wait():
                 took_s = time.monotonic() - began
                 unmet = await self._unmet(step, expectation, mismatches, _waited(took_s, expectation.within))
-                raise _starved(unmet) if patience.is_starved else unmet
+                raise HostError(_starved(str(unmet))) if patience.is_starved else unmet
         if expectation.holds:
             began = time.monotonic()
             patience = self.backend.patience(expectation.holds)
@@ -219,8 +248,8 @@ class _Run:
         return Failure(location, step.title, (), latest, number=self.index + 1, total=total)
 
 
-def _starved(unmet: UnmetError) -> HostError:
-    return HostError(f"{unmet}; {TOO_BUSY}: play fewer stories at a time, with -n")
+def _starved(reason: str) -> str:
+    return f"{reason}; {TOO_BUSY}: play fewer stories at a time, with -n"
 
 
 def _waited(real_s: float, within_s: float) -> str:

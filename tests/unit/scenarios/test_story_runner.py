@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,33 @@ async def test_run_ends_although_a_world_keeps_its_end_to_itself(read_story: Rea
 
     assert story.cancelled()
     assert a_world.is_left
+
+
+@pytest.mark.parametrize(
+    ("standstill_s", "error", "expected"),
+    [
+        pytest.param(0.1, PluginError("plugin 'gopher' ended"), Outcome.INVALID, id="for a moment"),
+        pytest.param(2.6, PluginError("plugin 'gopher' ended"), Outcome.UNKNOWN, id="long, plugin"),
+        pytest.param(2.6, InputError("no GPU 9"), Outcome.ERROR, id="long, wrong story"),
+        pytest.param(2.6, None, Outcome.VALID, id="long, all went well"),
+    ],
+)
+async def test_failure_of_a_story_whose_kubelets_could_not_run_says_nothing(
+    read_story: Read, world: Any, frames: Any, standstill_s: float, error: Exception | None, expected: Outcome
+) -> None:
+    document = read_story("steps:\n- advance: 5m\n")
+
+    async def stand_still(_: object) -> None:
+        await asyncio.sleep(0)
+        time.sleep(standstill_s)  # noqa: ASYNC251  # what a busy machine does
+        await asyncio.sleep(0.6)
+        if error is not None:
+            raise error
+
+    verdict = await play(document, world([frames.frame()]), afterwards=stand_still)
+
+    assert verdict.outcome is expected
+    assert ("too busy" in verdict.reason) is (expected is Outcome.UNKNOWN)
 
 
 MANUAL = "plugins: [{name: p, builtin: gopher, start: manual}]\n"
