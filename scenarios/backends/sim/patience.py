@@ -169,6 +169,7 @@ class SimPatience:
         self._has_final_limit = False
         self._noted = len(trace)
         self._came_at_s = -math.inf
+        self._refusals: set[object] = set()
 
     async def wait(self) -> bool:
         """See `Patience`."""
@@ -196,8 +197,11 @@ class SimPatience:
 
     def _note_comings(self) -> None:
         begin, self._noted = self._noted, len(self._trace)
-        if any(event.kind in _COMINGS for event in self._trace[begin : self._noted]):
+        comings = {entry.event for entry in self._trace[begin : self._noted] if entry.kind in _COMINGS}
+        # Who is refused again in the same words does not come any nearer.
+        if comings - self._refusals:
             self._came_at_s = self._real_time.read()
+        self._refusals |= {one for one in comings if isinstance(one, RegistrationRefused)}
         left_s = self._real_time.until_latest_end()
         if self._wanted_before is None and left_s <= _LAST_PART * self._real_time.latest_end_s:
             self._wanted_before = left_s, self._wanted()

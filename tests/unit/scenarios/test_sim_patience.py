@@ -13,7 +13,7 @@ import pytest
 from scenarios.backends.sim.patience import FairTime, SimPatience, Starts, settled
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.events import DevicesListed, NodeStatusUpdated, PluginRegistered
+from simkubelet.model.events import DevicesListed, NodeStatusUpdated, PluginRegistered, RegistrationRefused
 from tests.support.patience import LIMIT_S
 
 
@@ -343,6 +343,22 @@ async def test_wait_that_load_ends_while_plugins_still_register_says_nothing(
         now_s += 1
         if now_s <= last_s:
             world.trace.append(PluginRegistered("node-1", "example.com/gpu", "gpu.sock"))
+
+    assert patience.is_starved is expected
+
+
+@pytest.mark.parametrize("expected", [True, False])
+async def test_wait_that_load_ends_while_a_plugin_is_refused_in_the_same_words_says_something(expected: bool) -> None:
+    world = World()
+    now_s = 0.0
+    watch = FairTime(15, lambda: now_s, lambda: 4 * len(os.sched_getaffinity(0)))
+    patience = world.patience(15, watch)
+
+    while await patience.wait():
+        world.look()
+        now_s += 1
+        words = f"no plugin at {now_s}" if expected else "no plugin"
+        world.trace.append(RegistrationRefused("node-1", "example.com/gpu", "gpu.sock", words))
 
     assert patience.is_starved is expected
 
