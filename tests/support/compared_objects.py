@@ -55,8 +55,11 @@ def _check(
     before = created["object"]
     before["metadata"]["resourceVersion"] = "1"
     if "status" in whole and kind == "Pod":
-        # The status is another part of the object, which a pod has without having been created with it.
-        before["status"] = {**whole["status"], "qosClass": before["status"]["qosClass"]}
+        # A pod is created without most of its status.
+        status = {**whole["status"], "qosClass": before["status"]["qosClass"]}
+        written = {"cmd": "update", "old": before, "object": {**before, "status": status}, "subresource": "status"}
+        answer = _same(api_server, {**written, **asked})
+        before = answer["object"] if answer["ok"] else before
     update = {"cmd": "update", "old": before, "object": changed(before, at_update, pool), **asked}
     _same(api_server, {**update, "subresource": subresource if subresource != "status" or "status" in whole else ""})
 

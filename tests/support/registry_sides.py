@@ -7,6 +7,7 @@ and the order of what is wrong, which follows a Go map in part.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -31,8 +32,8 @@ from simkubelet.model.version import DEFAULT, version
 
 __all__ = ["GATES", "RELEASE", "comparable", "ours"]
 
-RELEASE: Final = max(version(os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)), version(DEFAULT))
-"""Whose rules are compared: those of the oracle's minor, where the group is in v1 there."""
+RELEASE: Final = version(os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT))
+"""Whose rules are compared: those of the oracle's minor."""
 _OF_RELEASES: Final = {
     "DRAAdminAccess": ("1.34", "1.36"),
     "DRAPrioritizedList": ("1.34", "1.37"),
@@ -83,6 +84,9 @@ _KINDS: Final = {
     )
 }
 _ADMIN: Final = {"resource.kubernetes.io/admin-access": "true"}
+_SHOWS_JSON: Final = version("1.34.0")
+_SHOWN: Final = re.compile("(Duplicate|Invalid|Unsupported) value: ")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}()[\]]|: ')
 _DATES: Final = ("lastTransitionTime", "lastProbeTime")
 _OF_STORAGE: Final = ("uid", "creationTimestamp", "resourceVersion")
 
@@ -175,7 +179,8 @@ def comparable(answer: Mapping[str, Any], *, without_zeros: bool = False) -> JSO
     if "causes" not in answer:
         # It could not be read, in words that Go's JSON has.
         return {"ok": False}
-    causes = {(cause["reason"], cause["field"], _without_empty(cause["message"])) for cause in answer["causes"]}
+    shown = _without_empty if RELEASE >= _SHOWS_JSON else _without_value
+    causes = {(cause["reason"], cause["field"], shown(cause["message"])) for cause in answer["causes"]}
     return {"code": answer["code"], "reason": answer["reason"], "causes": sorted(causes)}
 
 
@@ -184,6 +189,19 @@ def _without_empty(message: str) -> str:
     return (
         message.partition("\n")[0].replace("[]", "null").replace(":{}", ":null").replace("value: {}:", "value: null:")
     )
+
+
+def _without_value(message: str) -> str:
+    """A message without the value that it shows, which is in Go's notation, with addresses, before 1.34."""
+    found = _SHOWN.match(message)
+    if found is None:
+        return message.partition("\n")[0]
+    depth = 0
+    for token in _TOKEN.finditer(message, found.end()):
+        depth += (token[0] in ("{", "[", "(")) - (token[0] in ("}", "]", ")"))
+        if token[0] == ": " and depth == 0:
+            return found[0] + message[token.end() :].partition("\n")[0]
+    return found[0]
 
 
 def _without_zeros(value: Any) -> Any:

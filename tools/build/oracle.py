@@ -4,8 +4,8 @@
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
 as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version, and so
-are the DRA manager, the API server's rules, the allocator and the scheduler's plugins where a version has none that
-serves the same interface.
+are the device manager, the DRA manager, the allocator and the scheduler's plugins where a version has none that serves
+the same interface. The API server's rules, and the client that calls as a kubelet, are those of each version.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -23,9 +23,9 @@ from .go_build import KubernetesPins, Program
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
 DEFAULT_MINOR = "1.34"
+FIRST_MANAGER_MINOR = "1.29"
 FIRST_DRA_MINOR = "1.32"
 FIRST_ALLOCATOR_MINOR = "1.34"
-FIRST_REGISTRY_MINOR = "1.34"
 FIRST_SCORES_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
@@ -67,7 +67,7 @@ def oracle(minor: str) -> Program:
     Raises:
         BuildError: There are no pins for it.
     """
-    return _program("oracle", PINS.modfile(minor), _flags(minor))
+    return _since("oracle", FIRST_MANAGER_MINOR, minor)
 
 
 def stub() -> Program:
@@ -96,8 +96,8 @@ def allocator(minor: str) -> Program:
 
 
 def registry(minor: str) -> Program:
-    """Return how the oracle with the API server's rules is built; raises as `oracle`."""
-    return _since("registry", FIRST_REGISTRY_MINOR, minor)
+    """Return how the oracle with the API server's rules is built for a minor; raises as `oracle`."""
+    return _program("registry", PINS.modfile(minor), _flags(minor))
 
 
 def scores(minor: str) -> Program:
@@ -137,8 +137,10 @@ def _flags(minor: str) -> tuple[str, ...]:
 
 
 def _since(name: str, first: str, minor: str) -> Program:
-    chosen = minor if _number(minor) >= _number(first) else DEFAULT_MINOR
-    return _program(name, PINS.modfile(chosen), _flags(chosen))
+    pins = PINS.modfile(minor)
+    if _number(minor) < _number(first):
+        minor, pins = DEFAULT_MINOR, PINS.modfile(DEFAULT_MINOR)
+    return _program(name, pins, _flags(minor))
 
 
 def _program(name: str, pins: Path, flags: tuple[str, ...]) -> Program:

@@ -1,5 +1,3 @@
-//go:build !before1_34
-
 package main
 
 import (

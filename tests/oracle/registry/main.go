@@ -1,5 +1,3 @@
-//go:build !before1_34
-
 // Command registry writes objects as the real API server does, JSON line by JSON line: it decodes
 // and defaults them, and asks the real strategies. Nothing is stored.
 package main

@@ -1,5 +1,3 @@
-//go:build !before1_34
-
 package main
 
 import (
@@ -11,7 +9,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +20,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/registry/resource/deviceclass"
-	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
-	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
 
 	"simkubelet/oracle/wire"
 )
@@ -58,23 +52,13 @@ func newRegistry() *registry {
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}},
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name:   adminNamespace,
-			Labels: map[string]string{resourceapi.DRAAdminNamespaceLabelKey: "true"},
+			Labels: map[string]string{"resource.kubernetes.io/admin-access": "true"},
 		}},
 	).CoreV1().Namespaces()
-	claims, ofClaims := claimStrategies(namespaces)
-	r := &registry{map[string]map[string]strategy{
-		"": {
-			"DeviceClass":           deviceclass.Strategy,
-			"ResourceClaim":         claims,
-			"ResourceClaimTemplate": resourceclaimtemplate.NewStrategy(namespaces),
-			"ResourceSlice":         resourceslice.Strategy,
-		},
-		"status":   {"ResourceClaim": ofClaims},
-		"finalize": ofFinalizers,
-	}}
-	maps.Copy(r.strategies[""], strategies)
-	maps.Copy(r.strategies["status"], ofStatus)
-	return r
+	devices, ofDevices := deviceStrategies(namespaces)
+	maps.Copy(devices, strategies)
+	maps.Copy(ofDevices, ofStatus)
+	return &registry{map[string]map[string]strategy{"": devices, "status": ofDevices, "finalize": ofFinalizers}}
 }
 
 func (r *registry) create(asked request) (wire.Answer, error) {

@@ -1,3 +1,5 @@
+//go:build !before1_34 && !since1_35
+
 package main
 
 import (

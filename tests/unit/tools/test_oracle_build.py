@@ -33,10 +33,16 @@ def test_the_stub_is_the_same_for_all_minors():
     assert build_oracle.scheduler().modfile == build_oracle.MODULE / "go.mod"
 
 
+@pytest.mark.parametrize(("minor", "expected"), [("1.28", "go.mod"), ("1.29", "versions/1.29.mod")])
+def test_manager_before_1_29_is_the_usual_one_and_the_rules_are_its_own(minor, expected):
+    assert build_oracle.oracle(minor).modfile == build_oracle.MODULE / expected
+    assert build_oracle.registry(minor).modfile == build_oracle.MODULE / "versions" / f"{minor}.mod"
+
+
 def test_an_unknown_minor_is_refused_with_those_there_are(capsys):
     assert build_oracle.main(["--kubernetes", "1.5"]) == 3
     told = capsys.readouterr().err
-    assert told.startswith("error: no pins for Kubernetes 1.5: choose one of 1.29, ")
+    assert told.startswith("error: no pins for Kubernetes 1.5: choose one of 1.26, ")
     assert told.count("\n") == 1
 
 
