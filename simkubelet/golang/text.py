@@ -180,7 +180,7 @@ def _shown(character: str) -> str:
     """A character as Go's JSON quotes it: the first byte of its UTF-8."""
     if character in "'\"":
         return {"'": r"'\''", '"': "'\"'"}[character]
-    return f"'{quoted(chr(character.encode()[0]))[1:-1]}'"
+    return f"'{quoted(chr(character.encode(errors='surrogateescape')[0]))[1:-1]}'"
 
 
 def parse_bool(text: str) -> bool:

@@ -18,7 +18,7 @@ from ..api.errors import FieldError
 from ..api.registry.names import is_label_value, is_qualified_name
 from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
-from .pod.checks import PodRules, cidr_errors, cidr_version
+from .pod.checks import PodRules, cidr_errors, cidr_version, duplicate_errors
 from .pod.defaults import canonical_amounts
 from .pod.resources import validate_amounts
 from .pod.scheduling import validate_taint_effect
@@ -239,4 +239,4 @@ def _validate_ranges(rules: PodRules, ranges: Sequence[str]) -> list[FieldError]
         errors.append(FieldError("InternalError", path, None, why))
     if len(ranges) > 2 or None in versions or len({*versions}) < 2:
         errors.append(FieldError.invalid(path, list(ranges), _FAMILIES_RULE))
-    return errors
+    return errors + duplicate_errors(rules, ranges, path)

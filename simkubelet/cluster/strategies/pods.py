@@ -39,6 +39,11 @@ _KEEPS_CLAIMS: Final = Difference(
     {"1.26": False, "1.37": True},
     "pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate`` (kubernetes v1.36.5, v1.37.2)",
 )
+_DROPS_OF_STATUS: Final = Difference(
+    "an update of a pod's status drops the fields whose gates are off, as one of the pod does",
+    {"1.26": False, "1.33": True},
+    "pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate`` (kubernetes v1.32.13, v1.33.13)",
+)
 _OF_CLAIMS: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses")
 _PODS: Final = GroupName("", "pods")
 _ANNOTATIONS: Final = "metadata.annotations"
@@ -144,7 +149,8 @@ class PodStrategy(Strategy):
             if status.get(name) == []:
                 # A client that knows of them removes them so.
                 del status[name]
-        drop_status_fields(self._rules, status)
+        if self._rules.of(_DROPS_OF_STATUS):
+            drop_status_fields(self._rules, status)
 
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
         return [*_validate_annotations(new, old), *validate_status(PodRules(self._rules), new, old)]

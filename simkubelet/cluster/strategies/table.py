@@ -4,7 +4,7 @@ Cluster roles and their bindings are stored and not enforced: every client may d
 
 Source: pkg/registry/core/{namespace,secret}/strategy.go, pkg/registry/coordination/lease/strategy.go,
 pkg/apis/core/validation/validation.go, pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go
-(kubernetes v1.34.4).
+(kubernetes v1.34.4, v1.37.2).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from ...model.version import DEFAULT, Version, version
+from ...model.version import DEFAULT, Difference, Version, version
 from ..api.decoding.documents import json_document
 from ..api.errors import FieldError
 from ..api.registry.metadata import finalizer_faults
@@ -53,6 +53,12 @@ _IMMUTABLE: Final = "field is immutable when `immutable` is set"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SERVICE_ACCOUNT: Final = "ServiceAccount"
 _PEOPLE: Final = ("User", "Group")
+_ROLES_ARE_DECLARED: Final = Difference(
+    "of rules without verbs the API server says no more than required, of another `roleRef` that it is immutable",
+    {"1.26": False, "1.37": True},
+    "pkg/apis/rbac/validation/validation.go, ``ValidateClusterRoleBindingUpdate``; pkg/apis/rbac/v1/"
+    "zz_generated.validations.go (kubernetes v1.36.5, v1.37.2)",
+)
 
 
 def all_strategies(
@@ -93,7 +99,7 @@ def basic_strategies(release: Version | None = None) -> Mapping[str, Strategy]:
         "events.events.k8s.io": EventStrategy(),
         "controllerrevisions.apps": _ControllerRevisionStrategy(),
         f"clusterroles.{_RBAC}": _ClusterRoleStrategy(release or version(DEFAULT)),
-        f"clusterrolebindings.{_RBAC}": _ClusterRoleBindingStrategy(),
+        f"clusterrolebindings.{_RBAC}": _ClusterRoleBindingStrategy(release or version(DEFAULT)),
     }
 
 
@@ -285,8 +291,9 @@ class _ClusterRoleStrategy(Strategy):
         self._release = release
 
     def validate(self, new: JSON) -> list[FieldError]:
+        no_verbs = "" if _ROLES_ARE_DECLARED.at(self._release) else "verbs must contain at least one value"
         rules = enumerate(new.get("rules") or ())
-        errors = [error for index, rule in rules for error in _rule_errors(rule, f"rules[{index}]")]
+        errors = [error for index, rule in rules for error in _rule_errors(rule, f"rules[{index}]", no_verbs)]
         if new.get("aggregationRule") is None:
             return errors
         path, selectors = "aggregationRule.clusterRoleSelectors", new["aggregationRule"].get("clusterRoleSelectors")
@@ -302,10 +309,10 @@ class _ClusterRoleStrategy(Strategy):
         return self.validate(new)
 
 
-def _rule_errors(rule: JSON, path: str) -> list[FieldError]:
+def _rule_errors(rule: JSON, path: str, no_verbs: str) -> list[FieldError]:
     errors = []
     if not rule.get("verbs"):
-        errors.append(FieldError.required(f"{path}.verbs", "verbs must contain at least one value"))
+        errors.append(FieldError.required(f"{path}.verbs", no_verbs))
     if urls := rule.get("nonResourceURLs"):
         if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
             both = "rules cannot apply to both regular resources and non-resource URLs"
@@ -320,6 +327,9 @@ def _rule_errors(rule: JSON, path: str) -> list[FieldError]:
 
 class _ClusterRoleBindingStrategy(Strategy):
     """A binding keeps its role and names those who have it."""
+
+    def __init__(self, release: Version) -> None:
+        self._release = release
 
     def default(self, new: JSON) -> None:
         role = new["roleRef"] = new.get("roleRef") or {}
@@ -347,7 +357,8 @@ class _ClusterRoleBindingStrategy(Strategy):
         if new["roleRef"] != old["roleRef"]:
             shown = {name: new["roleRef"].get(f"{name[0].lower()}{name[1:]}", "") for name in ("Kind", "Name")}
             shown = {"APIGroup": new["roleRef"]["apiGroup"], **shown}
-            errors.append(FieldError.invalid("roleRef", shown, "cannot change roleRef"))
+            text = "field is immutable" if _ROLES_ARE_DECLARED.at(self._release) else "cannot change roleRef"
+            errors.append(FieldError.invalid("roleRef", shown, text))
         return errors
 
 

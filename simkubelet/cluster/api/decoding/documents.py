@@ -47,10 +47,19 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
             plain = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass")
             document = json.loads(plain.decode("utf-16", "replace"))
     except json.JSONDecodeError as error:
-        raise ValueError(json_fault(error)) from None
+        raise ValueError(json_fault(_with_bytes(error, body))) from None
     except InvalidJsonError as error:
         raise ValueError(str(error)) from None
     return document
+
+
+def _with_bytes(error: json.JSONDecodeError, body: bytes) -> json.JSONDecodeError:
+    """The error about a JSON text as Go sees it: with the bytes that are not UTF-8."""
+    try:
+        load_json(body.decode(errors="surrogateescape"), parse_constant=refuse_constant)
+    except json.JSONDecodeError as found:
+        return found
+    return error
 
 
 def _integer(text: str) -> int | float:

@@ -33,6 +33,11 @@ _KEY: Final = Difference(
     {"1.26": "a qualified name", "1.35": "a valid label key"},
     _CONTENT.format("kube"),
 )
+_SHOWS_UNDERSCORES: Final = Difference(
+    "the text about a search path of DNS that may have underscores shows the expression that allows these",
+    {"1.26": False, "1.34": True},
+    "apimachinery/pkg/util/validation/validation.go, ``IsDNS1123SubdomainWithUnderscore`` (v0.33.13, v0.34.4)",
+)
 _USUAL: Final = version(DEFAULT)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -92,11 +97,12 @@ def is_dns_subdomain(text: str, release: Version | None = None) -> list[str]:
     return faults
 
 
-def is_dns_subdomain_with_underscores(text: str) -> list[str]:
+def is_dns_subdomain_with_underscores(text: str, release: Version) -> list[str]:
     """What keeps a text from being a subdomain that may have underscores, as search paths of DNS."""
     faults = _too_long(text, 253)
     if not re.fullmatch(_UNDERSCORED, text):
-        faults.append(explained(_UNDERSCORED_RULE, _UNDERSCORED, "example.com"))
+        shown = _UNDERSCORED if _SHOWS_UNDERSCORES.at(release) else _SUBDOMAIN
+        faults.append(explained(_UNDERSCORED_RULE, shown, "example.com"))
     return faults
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "cidr_errors",
     "cidr_version",
     "containers_of",
+    "duplicate_errors",
     "id_faults",
     "in_range",
     "ip_errors",
@@ -57,6 +58,12 @@ _MODE_RULE: Final = "must be a number between 0 and 0777 (octal), both inclusive
 _NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
 _STRICT_IPS: Final = "StrictIPCIDRValidation"
+_NAMES_DUPLICATES: Final = Difference(
+    "the API server names the addresses and ranges of pods and nodes that are there twice",
+    {"1.26": True, "1.33": False},
+    "pkg/apis/core/validation/validation.go, ``validatePodIPs``, ``validateHostIPs``, ``ValidateNode`` "
+    "(kubernetes v1.32.13, v1.33.13)",
+)
 _NO_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _DIGITS: Final = re.compile("[0-9]{1,9}")
 _RELAXED_NAMES: Final = "RelaxedEnvironmentVariableValidation"
@@ -262,6 +269,16 @@ def cidr_errors(rules: PodRules, text: str, path: str) -> list[FieldError]:
     if network.ip != network.network.network_address:
         return [FieldError.invalid(path, text, "must not have bits set beyond the prefix length")]
     return []
+
+
+def duplicate_errors(rules: PodRules, texts: Sequence[str], path: str) -> list[FieldError]:
+    """An error for each address or range of a list that is in it before, where a release names these."""
+    errors: list[FieldError] = []
+    known: set[str] = set()
+    for place, text in enumerate(texts if rules.of(_NAMES_DUPLICATES) else ()):
+        errors += [FieldError.duplicate(f"{path}[{place}]", text)] if text in known else []
+        known.add(text)
+    return errors
 
 
 def cidr_version(text: str) -> int | None:

@@ -19,6 +19,7 @@ from ..rules import Places, Rules, drop
 __all__ = ["COMPLETES_AT_CREATION", "HAS_APP_ARMOR", "drop_pod_fields", "drop_status_fields", "pod_gates_of"]
 
 HAS_APP_ARMOR: Final = "AppArmorFields"
+_RESTART_RULES: Final = "ContainerRestartRules"
 COMPLETES_AT_CREATION: Final = "PodLevelResourcesFixDefaulting"
 
 _SOURCE: Final = "pkg/features/kube_features.go, pkg/api/pod/util.go (kubernetes v1.34.4, v1.37.0)"
@@ -121,7 +122,8 @@ def drop_pod_fields(rules: Rules, spec: JSON) -> None:
         if gate not in rules.gates:
             drop(places(spec))
     for gate, change in _CHANGES.items():
-        if gate not in rules.gates:
+        # Before it has the gate of restart rules, an API server refuses what it drops without the gate.
+        if gate not in rules.gates and (gate != _RESTART_RULES or FEATURE_GATES[gate].exists(rules.release)):
             change(spec)
 
 
@@ -312,7 +314,7 @@ def _drop_images(spec: JSON) -> None:
 _CHANGES: Final[Mapping[str, Callable[[JSON], None]]] = {
     "ProcMountType": _reset_proc_mounts,
     "SidecarContainers": _drop_sidecars,
-    "ContainerRestartRules": _drop_restart_rules,
+    _RESTART_RULES: _drop_restart_rules,
     "PodLifecycleSleepAction": _drop_sleeps,
     "ImageVolume": _drop_images,
     "ContainerStopSignals": _drop_stop_signals,

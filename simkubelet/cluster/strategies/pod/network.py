@@ -56,7 +56,7 @@ def _validate_search(rules: PodRules, search: str, path: str) -> list[FieldError
     plain = search.removesuffix(".")
     if not rules.allows(RELAXED_SEARCHES):
         return refused(plain, path, is_dns_subdomain(plain))
-    return [] if search == "." else refused(plain, path, is_dns_subdomain_with_underscores(plain))
+    return [] if search == "." else refused(plain, path, is_dns_subdomain_with_underscores(plain, rules.release))
 
 
 def validate_host_aliases(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:

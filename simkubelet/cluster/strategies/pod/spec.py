@@ -121,7 +121,7 @@ def _validate_spec(rules: PodRules, spec: Fields, name: str, path: str, *, is_mi
         errors += choose(preemption, PREEMPTION_POLICIES, f"{path}.preemptionPolicy")
     if spec.get("overhead") is not None:
         errors += validate_requirements(rules, {"limits": spec["overhead"]}, frozenset(), f"{path}.overhead")
-    return errors + validate_system(spec, path) + validate_files_of_variables(spec, path)
+    return errors + validate_system(rules, spec, path) + validate_files_of_variables(spec, path)
 
 
 def _validate_readiness(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:

@@ -14,7 +14,7 @@ from ....model.version import Difference, Version
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_subdomain, is_qualified_name
 from ...objects.objects import JSON
-from .checks import Fields, PodRules, choose, in_range, ip_errors, ip_version, refused
+from .checks import Fields, PodRules, choose, duplicate_errors, in_range, ip_errors, ip_version, refused
 from .containers import RESTART_RULES
 
 __all__ = ["keep_generations", "validate_status"]
@@ -223,6 +223,7 @@ def _validate_addresses(rules: PodRules, status: Fields, before: Fields, name: s
             errors.append(FieldError("InternalError", path, None, text))
         if len(found) > 2 or len({*families} - {None}) != 2:
             errors.append(FieldError.invalid(path, [{"IP": address} for address in found], _TWO_IPS))
+        errors += duplicate_errors(rules, found, path)
     return errors
 
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_subdomain
-from .checks import Fields, containers_of, refused
+from .checks import Fields, PodRules, containers_of, refused
 
 __all__ = ["validate_host_processes", "validate_system", "validate_windows_options"]
 
 _SYSTEMS: Final = ("linux", "windows")
+_NO_SYSTEM: Final = Difference(
+    "the reason that the API server gives for refusing an `os` without a name",
+    {"1.26": "cannot be empty", "1.34": ""},
+    "pkg/apis/core/validation/validation.go, ``validateOS`` (kubernetes v1.33.13, v1.34.4)",
+)
 _NOT_ON_WINDOWS: Final = "cannot be set for a windows pod"
 _OF_PODS_SECURITY: Final = (
     "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
@@ -33,13 +39,13 @@ _DNS_LABEL: Final = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _DNS: Final = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 
 
-def validate_system(spec: Fields, path: str) -> list[FieldError]:
+def validate_system(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
     """What is wrong with ``os``, and what a pod may not have for its system."""
     if spec.get("os") is None:
         return []
     system = spec["os"].get("name") or ""
     if not system:
-        return [FieldError.required(f"{path}.os.name")]
+        return [FieldError.required(f"{path}.os.name", rules.of(_NO_SYSTEM))]
     if system not in _SYSTEMS:
         return [FieldError.not_supported(f"{path}.os", system, _SYSTEMS)]
     if system == "linux":

@@ -12,6 +12,7 @@ from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.strategies.priority_classes import PriorityClassStrategy
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
+from simkubelet.model.version import version
 
 NAMED = {"metadata": {"name": "one", "namespace": "default"}}
 RBAC = "rbac.authorization.k8s.io"
@@ -130,11 +131,21 @@ def test_empty_policy_of_a_priority_class_is_missing() -> None:
     assert list(map(str, errors)) == ["preemptionPolicy: Required value"]
 
 
-def test_change_of_a_role_is_shown_with_the_names_of_go() -> None:
-    strategy = basic_strategies()[f"clusterrolebindings.{RBAC}"]
+@pytest.mark.parametrize(("release", "text"), [("1.36", "cannot change roleRef"), ("1.37", "field is immutable")])
+def test_change_of_a_role_is_shown_with_the_names_of_go(release: str, text: str) -> None:
+    strategy = basic_strategies(version(release))[f"clusterrolebindings.{RBAC}"]
     old, new = ({**NAMED, "roleRef": {**REFERENCE, "name": name}} for name in ("x", "y"))
 
     (error,) = strategy.validate_update(new, old)
 
     shown = f'{{"APIGroup":"{RBAC}","Kind":"ClusterRole","Name":"y"}}'
-    assert str(error) == f"roleRef: Invalid value: {shown}: cannot change roleRef"
+    assert str(error) == f"roleRef: Invalid value: {shown}: {text}"
+
+
+@pytest.mark.parametrize(("release", "text"), [("1.36", ": verbs must contain at least one value"), ("1.37", "")])
+def test_rule_without_verbs_is_refused_in_the_words_of_the_minor(release: str, text: str) -> None:
+    strategy = basic_strategies(version(release))[f"clusterroles.{RBAC}"]
+
+    (error,) = strategy.validate({**NAMED, "rules": [{"apiGroups": [""], "resources": ["pods"]}]})
+
+    assert str(error) == f"rules[0].verbs: Required value{text}"

@@ -20,6 +20,8 @@ from simkubelet.model.version import version
 
 PODS = kind_named("pods")
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+LABELS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 LOCAL = {"type": "Localhost", "localhostProfile": "x"}
 
 
@@ -115,3 +117,70 @@ def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str
         created(release, hostUsers=False, hostNetwork=True)
 
     assert refused.value.message.endswith(f"spec.hostNetwork: Forbidden: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("release", "spec", "expected"),
+    [
+        pytest.param(
+            "1.33",
+            {"container": {"restartPolicy": "Never"}},
+            "spec.containers[0].restartPolicy: Forbidden: may not be set for non-init containers",
+            id="no rules of restarts yet",
+        ),
+        pytest.param(
+            "1.33",
+            {"initContainers": [{"name": "i", "image": "busybox", "restartPolicy": "Never"}]},
+            'spec.initContainers[0].restartPolicy: Unsupported value: "Never": supported values: "Always"',
+            id="no other init containers yet",
+        ),
+        pytest.param("1.33", {"os": {"name": ""}}, "spec.os.name: Required value: cannot be empty", id="old system"),
+        pytest.param("1.34", {"os": {"name": ""}}, "spec.os.name: Required value", id="system"),
+        pytest.param("1.33", {"dnsConfig": {"searches": ["-"]}}, f"{LABELS})*')", id="underscores that are not shown"),
+        pytest.param("1.34", {"dnsConfig": {"searches": ["-"]}}, f"{UNDERSCORED})*')", id="underscores"),
+    ],
+)
+def test_pod_is_refused_in_the_words_of_the_minor(release: str, spec: JSON, expected: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        created(release, **spec)
+
+    assert refused.value.message.endswith(expected)
+
+
+def test_policies_of_containers_are_dropped_without_the_gate_of_their_rules() -> None:
+    pod = created("1.34", container={"restartPolicy": "Never"})
+
+    assert "restartPolicy" not in pod["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(("release", "is_kept"), [("1.32", True), ("1.33", False)])
+def test_status_is_written_with_the_fields_of_gates_that_are_off_until_1_32(release: str, is_kept: bool) -> None:
+    registry = registry_of(release)
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+    registry.create(PODS, "default", body)
+    device = {"name": "x.y/z", "resources": [{"resourceID": "a"}]}
+
+    def reported(old: JSON) -> JSON:
+        container = {"name": "c", "allocatedResourcesStatus": [device]}
+        return {**old, "status": {**old["status"], "containerStatuses": [container]}}
+
+    if is_kept:
+        with pytest.raises(StatusError, match="must match one of the container's resource requests"):
+            registry.update(PODS, "default", "p", reported, subresource="status")
+    else:
+        new = registry.update(PODS, "default", "p", reported, subresource="status")
+        assert "allocatedResourcesStatus" not in new["status"]["containerStatuses"][0]
+
+
+@pytest.mark.parametrize(
+    ("release", "duplicates"), [("1.32", ['status.podIPs[1]: Duplicate value: "10.0.0.1"']), ("1.33", [])]
+)
+def test_address_that_is_there_twice_is_named_until_1_32(release: str, duplicates: list[str]) -> None:
+    pod = created(release)
+    addresses = [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]
+    new = {**pod, "status": {**pod["status"], "podIP": "10.0.0.1", "podIPs": addresses}}
+    strategy = all_strategies(Objects(WallTime(ManualClock())), version(release))["pods"]
+
+    errors = map(str, strategy.validate_status_update(new, pod))
+
+    assert [error for error in errors if "Duplicate" in error] == duplicates

@@ -30,6 +30,7 @@ BOMB = b"a0: &a0 [x]\n" + b"".join(
         (b'{"a" 1}', "invalid character '1' after object key"),
         (b"{} {}", "invalid character '{' after top-level value"),
         (b'{"a": NaN}', "invalid character 'N' looking for beginning of value"),
+        (b'{"\xff": \xa6}', "invalid character '\u00a6' looking for beginning of value"),
         (b"[" * 100_000, "exceeded max depth"),
         (b'{"a":' * 50_000, "exceeded max depth"),
         (b"[" * 300 + b"]" * 300, "exceeded max depth"),
