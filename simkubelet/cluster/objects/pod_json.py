@@ -33,6 +33,7 @@ from .objects import JSON, Key, WallTime
 __all__ = [
     "CLEARS_NOMINATION",
     "HAS_HOST_IPS",
+    "KEEPS_CLASS_OF_REJECTED",
     "OBSERVES_GENERATION",
     "WrittenStatuses",
     "condition_json",
@@ -72,11 +73,11 @@ _REPORTS_VOLUME_MOUNTS: Final = Difference(
     "pkg/features/kube_features.go, ``RecursiveReadOnlyMounts`` (kubernetes v1.34.4)",
 )
 
-_KEEPS_CLASS_OF_REJECTED: Final = Difference(
-    "the status of a pod that its node rejects keeps `qosClass`",
+KEEPS_CLASS_OF_REJECTED: Final = Difference(
+    "the status of a pod that its node rejects keeps `qosClass`, which no update of a status may change",
     {"1.26": False, "1.32": True},
-    "kubelet/kubelet.go, ``rejectPod``; pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate`` "
-    "(kubernetes v1.31.14, v1.32.13)",
+    "kubelet/kubelet.go, ``rejectPod``; pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate``; "
+    "pkg/apis/core/validation/validation.go, ``ValidatePodStatusUpdate`` (kubernetes v1.31.14, v1.32.13)",
 )
 
 _BY_KUBELET: Final = frozenset(ConditionType) - {ConditionType.DISRUPTION_TARGET}
@@ -130,7 +131,7 @@ def kubelet_status_json(
         if condition.type in _BY_KUBELET:
             conditions.append(condition_json(condition, by_type.get(condition.type), now, generation))
     # A status without conditions is that of a pod that was rejected.
-    keeps_class = bool(status.conditions) or _KEEPS_CLASS_OF_REJECTED.at(version)
+    keeps_class = bool(status.conditions) or KEEPS_CLASS_OF_REJECTED.at(version)
     new: JSON = {name: old[name] for name in (*_KEPT, *(["qosClass"] if keeps_class else [])) if name in old}
     new["phase"] = status.phase.value
     new["startTime"] = old.get("startTime") or now

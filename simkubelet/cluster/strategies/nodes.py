@@ -20,6 +20,7 @@ from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
 from .pod.checks import PodRules, cidr_errors, cidr_version, duplicate_errors
 from .pod.defaults import canonical_amounts
+from .pod.network import EXPLAINS_IPS
 from .pod.resources import validate_amounts
 from .pod.scheduling import validate_taint_effect
 from .rules import Rules
@@ -227,6 +228,8 @@ def _validate_taints(taints: Sequence[JSON], release: Version) -> list[FieldErro
 def _validate_ranges(rules: PodRules, ranges: Sequence[str]) -> list[FieldError]:
     path = "spec.podCIDRs"
     errors = [error for i, each in enumerate(ranges) for error in cidr_errors(rules, each, f"{path}[{i}]")]
+    if not rules.of(EXPLAINS_IPS):
+        errors = [FieldError.invalid(error.path, list(ranges), "must be valid CIDR") for error in errors]
     if len(ranges) < 2:
         return errors
     versions = [cidr_version(each) for each in ranges]

@@ -17,7 +17,7 @@ from ..api.decoding.schema import read_value
 from ..api.errors import FieldError, GroupName, StatusError
 from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON, Key, Objects
-from ..objects.pod_json import has_ended
+from ..objects.pod_json import KEEPS_CLASS_OF_REJECTED, has_ended
 from .pod.annotations import validate_annotation_updates, validate_pod_annotations
 from .pod.checks import PodRules
 from .pod.creation import HAS_GENERATION, admit_pod, complete_pod_spec, default_tolerations, prepare_pod
@@ -140,7 +140,7 @@ class PodStrategy(Strategy):
         if "ownerReferences" in old["metadata"]:
             new["metadata"]["ownerReferences"] = copy.deepcopy(old["metadata"]["ownerReferences"])
         status, before = new.setdefault("status", {}), old.get("status") or {}
-        if not status.get("qosClass") and "qosClass" in before:
+        if self._rules.of(KEEPS_CLASS_OF_REJECTED) and not status.get("qosClass") and "qosClass" in before:
             status["qosClass"] = before["qosClass"]
         keep_generations(status, before)
         if self._rules.of(_KEEPS_CLAIMS):

@@ -61,6 +61,13 @@ _ROLES_ARE_DECLARED: Final = Difference(
 )
 
 
+_READS_REVISIONS: Final = Difference(
+    "the data of a ControllerRevision have to be an object",
+    {"1.26": False, "1.31": True},
+    "pkg/apis/apps/validation/validation.go, ``ValidateControllerRevision`` (kubernetes v1.30.14, v1.31.14)",
+)
+
+
 def all_strategies(
     objects: Objects, release: Version | None = None, gates: Mapping[str, bool] | None = None
 ) -> Mapping[str, Strategy]:
@@ -97,7 +104,7 @@ def basic_strategies(release: Version | None = None) -> Mapping[str, Strategy]:
         "leases.coordination.k8s.io": _LeaseStrategy(),
         "events": CoreEventStrategy(),
         "events.events.k8s.io": EventStrategy(),
-        "controllerrevisions.apps": _ControllerRevisionStrategy(),
+        "controllerrevisions.apps": _ControllerRevisionStrategy(release or version(DEFAULT)),
         f"clusterroles.{_RBAC}": _ClusterRoleStrategy(release or version(DEFAULT)),
         f"clusterrolebindings.{_RBAC}": _ClusterRoleBindingStrategy(release or version(DEFAULT)),
     }
@@ -264,11 +271,14 @@ class _LeaseStrategy(Strategy):
 class _ControllerRevisionStrategy(Strategy):
     """A controller's revision keeps its data."""
 
+    def __init__(self, release: Version) -> None:
+        self._release = release
+
     def validate(self, new: JSON) -> list[FieldError]:
         errors = _negative_revision(new)
         if new.get("data") is None:
             errors.append(FieldError.required("data", "data is mandatory"))
-        elif not isinstance(new["data"], dict):
+        elif not isinstance(new["data"], dict) and _READS_REVISIONS.at(self._release):
             errors.append(FieldError.required("data", "data must be a valid JSON object"))
         return errors
 

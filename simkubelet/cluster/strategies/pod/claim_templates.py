@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....model.resources import parse_quantity
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.metadata import validate_annotations
 from ...api.registry.names import is_dns_label, is_dns_subdomain
@@ -21,6 +22,12 @@ __all__ = ["validate_claim_template"]
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ONE_POD: Final = "ReadWriteOncePod"
 _CLAIM: Final = "PersistentVolumeClaim"
+_CHECKS_GROUPS: Final = Difference(
+    "the group of the source of a volume has to be a name of DNS",
+    {"1.26": False, "1.29": True},
+    "pkg/apis/core/validation/validation.go, ``validateDataSource``, ``validateDataSourceRef`` "
+    "(kubernetes v1.28.15, v1.29.6)",
+)
 _FIELDS: Final = ("labels", "annotations")
 
 
@@ -37,7 +44,7 @@ def validate_claim_template(rules: PodRules, template: Fields, path: str) -> lis
         *_validate_size((spec.get("resources") or {}).get("requests") or {}, f"{at}.resources[storage]"),
         *_validate_class(spec, "storageClassName", at),
         *among(spec.get("volumeMode"), ("Block", "Filesystem"), f"{at}.volumeMode"),
-        *_validate_sources(spec, at),
+        *_validate_sources(rules, spec, at),
         *(_validate_class(spec, "volumeAttributesClassName", at) if rules.allows("VolumeAttributesClass") else ()),
     ]
 
@@ -63,11 +70,11 @@ def _validate_class(spec: Fields, name: str, path: str) -> list[FieldError]:
     return refused(found, f"{path}.{name}", is_dns_subdomain(found)) if found else []
 
 
-def _validate_sources(spec: Fields, path: str) -> list[FieldError]:
+def _validate_sources(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
     source, other = spec.get("dataSource"), spec.get("dataSourceRef")
-    errors = [] if source is None else _validate_source(source, f"{path}.dataSource")
+    errors = [] if source is None else _validate_source(rules, source, f"{path}.dataSource")
     if other is not None:
-        errors += _validate_source(other, f"{path}.dataSourceRef")
+        errors += _validate_source(rules, other, f"{path}.dataSourceRef")
         if namespace := other.get("namespace"):
             errors += refused(namespace, f"{path}.dataSourceRef.namespace", is_dns_label(namespace))
     if source is None or other is None:
@@ -82,10 +89,11 @@ def _validate_sources(spec: Fields, path: str) -> list[FieldError]:
     return [*errors, FieldError.invalid(path, {}, text)] if text else errors
 
 
-def _validate_source(source: Fields, path: str) -> list[FieldError]:
+def _validate_source(rules: PodRules, source: Fields, path: str) -> list[FieldError]:
     group, kind = source.get("apiGroup") or "", source.get("kind") or ""
     errors = required(source, "name", path) + required(source, "kind", path)
     if not group and kind != _CLAIM:
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         errors.append(FieldError.invalid(path, kind, text))
-    return errors + (refused(group, f"{path}.apiGroup", is_dns_subdomain(group)) if group else [])
+    is_checked = group and rules.of(_CHECKS_GROUPS)
+    return errors + (refused(group, f"{path}.apiGroup", is_dns_subdomain(group)) if is_checked else [])

@@ -66,6 +66,11 @@ _COUNTS_RULES: Final = Difference(
     {"1.26": False, "1.36": True},
     _VALIDATION,
 )
+_WHICH_INIT: Final = Difference(
+    "which init containers have no probes and hooks, in the text about one that has",
+    {"1.26": "", "1.28": " without restartPolicy=Always"},
+    "pkg/apis/core/validation/validation.go, ``validateInitContainers`` (kubernetes v1.27.16, v1.28.15)",
+)
 _ACTIONS: Final = Difference(
     "the actions of `restartPolicyRules` in the text about another one, where all containers may be restarted",
     {"1.26": ("Restart",), "1.36": ("Restart", "RestartAllContainers")},
@@ -145,7 +150,7 @@ def validate_init_containers(pod: PodOf, path: str) -> list[FieldError]:
         if is_sidecar:
             errors += _validate_handlers(pod, container, where)
         else:
-            text = "may not be set for init containers without restartPolicy=Always"
+            text = f"may not be set for init containers{pod.rules.of(_WHICH_INIT)}"
             given = (field for field in _OF_SIDECARS if container.get(field) is not None)
             errors += [FieldError.forbidden(f"{where}.{field}", text) for field in given]
         policies = container.get("resizePolicy") or ()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ....model.errors import InputError
 from ....model.resources import canonical_quantity, parse_quantity
+from ....model.version import Difference
 from ...api.errors import StatusError
 from ...objects.container_images import image_name
 from ...objects.objects import JSON
@@ -41,6 +42,11 @@ _OF_SPECS: Final = {
     "schedulerName": "default-scheduler",
     "terminationGracePeriodSeconds": 30,
 }
+_TEMPLATES_HAVE_HOST_PORTS: Final = Difference(
+    "in templates of pods of their node's network, too, the ports of the node are by default those of the containers",
+    {"1.26": True, "1.28": False},
+    "pkg/apis/core/v1/defaults.go, ``SetDefaults_PodSpec`` (kubernetes v1.27.16, v1.28.15)",
+)
 _FILE_MODE: Final = 0o644
 _OF_VOLUMES: Final[Mapping[str, Mapping[str, object]]] = {
     **{kind: {"defaultMode": _FILE_MODE} for kind in ("secret", "configMap", "downwardAPI", "projected")},
@@ -71,14 +77,19 @@ def default_pod(pod: JSON, rules: Rules) -> None:
         resources = container["resources"]
         if resources.get("limits") is not None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-        if spec.get("hostNetwork"):
-            for port in container.get("ports") or ():
-                if not port.get("hostPort") and port.get("containerPort"):
-                    port["hostPort"] = port["containerPort"]
+    if spec.get("hostNetwork"):
+        _default_host_ports(spec)
     if COMPLETES_AT_CREATION not in rules.gates:
         default_pod_resources(spec, rules)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
+
+
+def _default_host_ports(spec: JSON) -> None:
+    for container in _containers(spec):
+        for port in container.get("ports") or ():
+            if not port.get("hostPort") and port.get("containerPort"):
+                port["hostPort"] = port["containerPort"]
 
 
 def _unify_addresses(status: JSON) -> None:
@@ -110,6 +121,8 @@ def default_pod_spec(spec: JSON, rules: Rules, owner: str = "Pod") -> None:
         _default_container(container, owner)
     for volume in spec.get("volumes") or ():
         _default_volume(volume, rules, owner)
+    if spec.get("hostNetwork") and rules.of(_TEMPLATES_HAVE_HOST_PORTS):
+        _default_host_ports(spec)
     _canonicalize(spec.get("resources") or {}, owner)
     if spec.get("overhead"):
         spec["overhead"] = canonical_amounts(spec["overhead"], owner)

@@ -217,6 +217,12 @@ def _protocols_of_probes(spec: JSON) -> Places:
     return [(handler.get("httpGet") or {}, ("protocol",)) for handler in (*_probes(spec), *handlers)]
 
 
+def _sleeps(spec: JSON) -> Places:
+    """Hooks that sleep; they stay, and have no handler without it."""
+    lifecycles = [container.get("lifecycle") or {} for container in _containers(spec)]
+    return [(each.get(name) or {}, ("sleep",)) for each in lifecycles for name in ("postStart", "preStop")]
+
+
 def _files_of_variables(spec: JSON) -> Places:
     return [
         (variable.get("valueFrom") or {}, ("fileKeyRef",))
@@ -248,6 +254,7 @@ _IN_SPEC: Final[Mapping[str, Callable[[JSON], Places]]] = {
     "ClusterTrustBundleProjection": _projected("clusterTrustBundle"),
     "PodCertificateRequest": _projected("podCertificate"),
     "InPlacePodVerticalScaling": _of_containers("resizePolicy"),
+    "PodLifecycleSleepAction": _sleeps,
     "RecursiveReadOnlyMounts": _of_mounts("recursiveReadOnly"),
     "HostnameOverride": _of_spec("hostnameOverride"),
     "EnvFiles": _files_of_variables,
@@ -277,28 +284,12 @@ def _drop_restart_rules(spec: JSON) -> None:
         drop((container, ("restartPolicy", "restartPolicyRules")) for container in spec.get(kind) or ())
 
 
-def _drop_sleeps(spec: JSON) -> None:
-    def drop_sleep(lifecycle: JSON) -> None:
-        for name in ("postStart", "preStop"):
-            hook = lifecycle.get(name) or {}
-            if hook.pop("sleep", None) is not None and not hook:
-                del lifecycle[name]
-
-    _change_lifecycles(spec, drop_sleep)
-
-
 def _drop_stop_signals(spec: JSON) -> None:
-    _change_lifecycles(spec, lambda lifecycle: lifecycle.pop("stopSignal", None))
-
-
-def _change_lifecycles(spec: JSON, change: Callable[[JSON], object]) -> None:
-    """Change each container's lifecycle, and drop those of which nothing is left."""
+    """Drop signals, and the lifecycles of which nothing is left."""
     for container in _containers(spec):
-        before = dict(container.get("lifecycle") or {})
-        if before:
-            change(container["lifecycle"])
-            if not container["lifecycle"]:
-                del container["lifecycle"]
+        lifecycle = container.get("lifecycle") or {}
+        if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+            del container["lifecycle"]
 
 
 def _drop_images(spec: JSON) -> None:
@@ -315,7 +306,6 @@ _CHANGES: Final[Mapping[str, Callable[[JSON], None]]] = {
     "ProcMountType": _reset_proc_mounts,
     "SidecarContainers": _drop_sidecars,
     _RESTART_RULES: _drop_restart_rules,
-    "PodLifecycleSleepAction": _drop_sleeps,
     "ImageVolume": _drop_images,
     "ContainerStopSignals": _drop_stop_signals,
 }

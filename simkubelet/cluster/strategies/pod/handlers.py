@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ....model.version import Difference
 from ...api.errors import FieldError
 from .checks import Fields, PodRules, among, is_http_header, non_negative, port_errors, refused, required
 
@@ -25,6 +26,11 @@ _PLAIN_SIGNALS: Final = (
 )  # fmt: skip
 _REAL_TIME: Final = (*(f"SIGRTMAX-{back}" for back in range(1, 15)), *(f"SIGRTMIN+{on}" for on in range(1, 16)))
 _SIGNALS: Final = tuple(sorted((*_PLAIN_SIGNALS, *_REAL_TIME)))
+_NAMES_GATE: Final = Difference(
+    "the text about a hook that sleeps for 0 s names the gate that allows that",
+    {"1.26": False, "1.32": True},
+    "pkg/apis/core/validation/validation.go, ``validateSleepAction`` (kubernetes v1.31.14, v1.32.13)",
+)
 _OF_WINDOWS: Final = ("SIGKILL", "SIGTERM")
 ZERO_SLEEP: Final = "PodLifecycleSleepActionAllowZero"
 
@@ -108,8 +114,7 @@ def _validate_sleep(rules: PodRules, seconds: int, grace_s: int | None, path: st
         return []
     text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_s})"
     if not rules.allows(ZERO_SLEEP):
-        text = (
-            f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace_s}). "
-            f"Enable AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep."
-        )
+        text = f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace_s})"
+        if rules.of(_NAMES_GATE):
+            text += ". Enable AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep."
     return [FieldError.invalid(path, seconds, text)]

@@ -8,13 +8,32 @@ from __future__ import annotations
 
 from typing import Final
 
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_subdomain, is_dns_subdomain_with_underscores
 from .checks import Fields, PodRules, choose, ip_errors, refused
 
-__all__ = ["RELAXED_SEARCHES", "validate_dns", "validate_host_aliases", "validate_host_name", "validate_host_ports"]
+__all__ = [
+    "EXPLAINS_IPS",
+    "RELAXED_SEARCHES",
+    "validate_dns",
+    "validate_host_aliases",
+    "validate_host_name",
+    "validate_host_ports",
+]
 
 RELAXED_SEARCHES: Final = "RelaxedDNSSearchValidation"
+EXPLAINS_IPS: Final = Difference(
+    "the texts about wrong addresses in a pod's spec, and about wrong ranges of nodes, give examples",
+    {"1.26": False, "1.30": True},
+    "pkg/apis/core/validation/validation.go, ``ValidateHostAliases``, ``validatePodDNSConfig``, ``ValidateNode`` "
+    "(kubernetes v1.29.6, v1.30.14)",
+)
+_WRONG_PORT: Final = Difference(
+    "which port is wrong where a container of its node's network has two of them",
+    {"1.26": ("containerPort", "hostPort"), "1.28": ("hostPort", "containerPort")},
+    "pkg/apis/core/validation/validation.go, ``validateHostNetwork`` (kubernetes v1.27.16, v1.28.15)",
+)
 _POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SERVERS_AT_MOST: Final = 3
 _SEARCHES_AT_MOST: Final = 32
@@ -36,7 +55,7 @@ def validate_dns(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
         text = f"must not have more than {_SERVERS_AT_MOST} nameservers"
         errors.append(FieldError.invalid(f"{where}.nameservers", servers, text))
     for place, server in enumerate(servers):
-        errors += ip_errors(rules, server, f"{where}.nameservers[{place}]")
+        errors += _ip_errors(rules, server, f"{where}.nameservers[{place}]")
     limits = {
         f"must not have more than {_SEARCHES_AT_MOST} search paths": len(searches) <= _SEARCHES_AT_MOST,
         f"must not have more than {_CHARACTERS_AT_MOST} characters (including spaces) in the search list": (
@@ -59,12 +78,17 @@ def _validate_search(rules: PodRules, search: str, path: str) -> list[FieldError
     return [] if search == "." else refused(plain, path, is_dns_subdomain_with_underscores(plain, rules.release))
 
 
+def _ip_errors(rules: PodRules, address: str, path: str) -> list[FieldError]:
+    errors = ip_errors(rules, address, path)
+    return errors if rules.of(EXPLAINS_IPS) else refused(address, path, ["must be valid IP address"] * len(errors))
+
+
 def validate_host_aliases(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
     """What is wrong with ``hostAliases``."""
     errors: list[FieldError] = []
     for place, alias in enumerate(spec.get("hostAliases") or ()):
         where = f"{path}.hostAliases[{place}]"
-        errors += ip_errors(rules, alias.get("ip") or "", f"{where}.ip")
+        errors += _ip_errors(rules, alias.get("ip") or "", f"{where}.ip")
         for number, name in enumerate(alias.get("hostnames") or ()):
             errors += refused(name, f"{where}.hostnames[{number}]", is_dns_subdomain(name))
     return errors
@@ -85,7 +109,7 @@ def validate_host_name(spec: Fields, path: str) -> list[FieldError]:
     return errors + refused(name, where, is_dns_subdomain(name))
 
 
-def validate_host_ports(spec: Fields, path: str, *, is_template: bool) -> list[FieldError]:
+def validate_host_ports(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
     """Refuse ports of the node that are not those of the containers, where both are the same network."""
     errors: list[FieldError] = []
     if not spec.get("hostNetwork"):
@@ -93,8 +117,9 @@ def validate_host_ports(spec: Fields, path: str, *, is_template: bool) -> list[F
     for place, container in enumerate(spec.get("containers") or ()):
         for number, port in enumerate(container.get("ports") or ()):
             host_port = port.get("hostPort") or 0
-            if host_port != (port.get("containerPort") or 0) and (host_port or not is_template):
-                where = f"{path}.containers[{place}].ports[{number}].hostPort"
-                text = "must match `containerPort` when `hostNetwork` is true"
-                errors.append(FieldError.invalid(where, host_port, text))
+            if host_port != (port.get("containerPort") or 0) and (host_port or not rules.is_template):
+                wrong, other = rules.of(_WRONG_PORT)
+                where = f"{path}.containers[{place}].ports[{number}].{wrong}"
+                text = f"must match `{other}` when `hostNetwork` is true"
+                errors.append(FieldError.invalid(where, port.get(wrong) or 0, text))
     return errors

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ....golang.text import quoted
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.metadata import validate_size
 from ...api.registry.names import is_dns_label, is_dns_subdomain, is_qualified_name
@@ -23,6 +24,11 @@ from .scheduling import validate_label_selector
 __all__ = ["token_sources", "validate_downward_files", "validate_items", "validate_projected"]
 
 _SOURCES: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate")
+_FOR_WHAT_ONE: Final = Difference(
+    "what may have one volume type only, in the text about the source of a projected volume",
+    {"1.26": "", "1.31": " per source"},
+    "pkg/apis/core/validation/validation.go, ``validateProjectionSources`` (kubernetes v1.30.14, v1.31.14)",
+)
 _TAKEN: Final = "conflicting duplicate paths"
 _KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _LEAST_S: Final = 10 * 60
@@ -88,7 +94,8 @@ def validate_projected(rules: PodRules, volume: Fields, path: str) -> list[Field
                     errors.append(FieldError.invalid(path, shown, _TAKEN))
                 taken.add(file)
         if len(given) > 1:
-            errors.append(FieldError.forbidden(where, "may not specify more than 1 volume type per source"))
+            text = f"may not specify more than 1 volume type{rules.of(_FOR_WHAT_ONE)}"
+            errors.append(FieldError.forbidden(where, text))
     return errors
 
 

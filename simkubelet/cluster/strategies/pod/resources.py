@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ....model.errors import InputError
 from ....model.resources import canonical_quantity, is_extended_resource, parse_quantity
-from ....model.version import Version
+from ....model.version import Difference, Version
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_label, is_dns_subdomain, is_qualified_name
 from ..internal_form import internal
@@ -67,6 +67,11 @@ _NATIVE: Final = "kubernetes.io/"
 _NO_CLAIM: Final = "must be one of the names in pod.spec.resourceClaims"
 _NO_SOURCE: Final = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
 _TWO_SOURCES: Final = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+_SHOWS_LIMIT: Final = Difference(
+    "the text about a request that its limit does not allow shows the limit",
+    {"1.26": False, "1.27": True},
+    "pkg/apis/core/validation/validation.go, ``ValidateContainerResourceRequirements`` (kubernetes v1.26.15, v1.27.16)",
+)
 
 
 def is_huge_page(name: str) -> bool:
@@ -136,7 +141,7 @@ def validate_requirements(
             place = f"{path}.{kind}[{name}]"
             errors += [*check(name, place, rules.release), *validate_amount(name, amounts[name], place)]
             if kind == "requests":
-                errors += _compare(name, requests[name], limits.get(name), path)
+                errors += _compare(rules, name, requests[name], limits.get(name), path)
             if is_huge_page(name) and not _is_divisible(name, amounts[name]):
                 text = f"{amounts[name]} is not positive integer multiple of {name}"
                 errors.append(FieldError.invalid(place, str(amounts[name]), text))
@@ -183,7 +188,7 @@ def _validate_name(name: str, path: str, release: Version) -> list[FieldError]:
     return []
 
 
-def _compare(name: str, request: Any, limit: Any, path: str) -> list[FieldError]:
+def _compare(rules: PodRules, name: str, request: Any, limit: Any, path: str) -> list[FieldError]:
     may_differ = may_overcommit(name)
     if limit is None:
         text = "Limit must be set for non overcommitable resources"
@@ -192,7 +197,8 @@ def _compare(name: str, request: Any, limit: Any, path: str) -> list[FieldError]
     if asked == most or (may_differ and asked < most):
         return []
     rule = "must be less than or equal to" if may_differ else "must be equal to"
-    return [FieldError.invalid(f"{path}.requests", str(request), f"{rule} {name} limit of {limit}")]
+    shown = f" of {limit}" if rules.of(_SHOWS_LIMIT) else ""
+    return [FieldError.invalid(f"{path}.requests", str(request), f"{rule} {name} limit{shown}")]
 
 
 # Claims

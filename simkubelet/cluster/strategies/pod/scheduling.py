@@ -45,6 +45,11 @@ _OPERATORS: Final = Difference(
     {"1.26": ("Equal", "Exists"), "1.35": ("Equal", "Exists", "Lt", "Gt")},
     "pkg/apis/core/validation/validation.go, ``ValidateTolerations`` (kubernetes v1.34.4, v1.35.4)",
 )
+_CHECKS_VALUES: Final = Difference(
+    "the values in the required node affinity of a pod have to be those of labels",
+    {"1.26": False, "1.33": True},
+    "pkg/apis/core/validation/validation.go, ``validateNodeAffinity`` (kubernetes v1.32.13, v1.33.13)",
+)
 
 
 def validate_placement(rules: PodRules, spec: Fields, path: str) -> list[FieldError]:
@@ -125,7 +130,8 @@ def _validate_node_affinity(affinity: Fields, path: str, release: Version) -> li
     errors: list[FieldError] = []
     required = affinity.get(_REQUIRED)
     if required is not None:
-        errors += validate_node_selector(required, f"{path}.{_REQUIRED}", release)
+        checks_values = _CHECKS_VALUES.at(release)
+        errors += validate_node_selector(required, f"{path}.{_REQUIRED}", release, checks_values=checks_values)
     for place, each in enumerate(affinity.get(_PREFERRED) or ()):
         where = f"{path}.{_PREFERRED}[{place}]"
         errors += _validate_weight(each, where)
@@ -133,7 +139,9 @@ def _validate_node_affinity(affinity: Fields, path: str, release: Version) -> li
     return errors
 
 
-def validate_node_selector(selector: Fields, path: str, release: Version) -> list[FieldError]:
+def validate_node_selector(
+    selector: Fields, path: str, release: Version, *, checks_values: bool = True
+) -> list[FieldError]:
     """What is wrong with a node selector; keys and values are refused in the words of a release."""
     where = f"{path}.nodeSelectorTerms"
     terms = selector.get("nodeSelectorTerms") or ()
@@ -142,7 +150,7 @@ def validate_node_selector(selector: Fields, path: str, release: Version) -> lis
     return [
         error
         for place, term in enumerate(terms)
-        for error in _validate_node_term(term, f"{where}[{place}]", release, checks_values=True)
+        for error in _validate_node_term(term, f"{where}[{place}]", release, checks_values=checks_values)
     ]
 
 

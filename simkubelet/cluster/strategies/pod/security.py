@@ -52,6 +52,11 @@ _NO_DEVICES_OF_VOLUMES: Final = Difference(
     {"1.26": False, "1.34": True},
     "pkg/apis/core/validation/validation.go, ``validateHostUsers`` (kubernetes v1.33.13, v1.34.4)",
 )
+_NAMES_HOST_SYSCTLS: Final = Difference(
+    "sysctls of a namespace that a pod shares with its node are refused",
+    {"1.26": False, "1.29": True},
+    "pkg/apis/core/validation/validation.go, ``ValidateHostSysctl`` (kubernetes v1.28.15, v1.29.6)",
+)
 _WHERE_SHARED: Final = Difference(
     "the path of the refusal of `shareProcessNamespace` beside `hostPID`",
     {"1.26": "securityContext.shareProcessNamespace", "1.37": "shareProcessNamespace"},
@@ -99,7 +104,7 @@ def validate_pod_security(rules: PodRules, spec: Fields, path: str) -> list[Fiel
     policies = ("MountOption", "Recursive") if rules.allows(ANY_SELINUX_POLICY) else ("Recursive",)
     return [
         *errors,
-        *_validate_sysctls(spec, security.get("sysctls") or (), f"{where}.sysctls"),
+        *_validate_sysctls(rules, spec, security.get("sysctls") or (), f"{where}.sysctls"),
         *among(security.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch"), f"{where}.fsGroupChangePolicy"),
         *_seccomp_errors(security.get("seccompProfile"), f"{where}.seccompProfile"),
         *validate_windows_options(security.get("windowsOptions"), f"{where}.windowsOptions"),
@@ -109,7 +114,7 @@ def validate_pod_security(rules: PodRules, spec: Fields, path: str) -> list[Fiel
     ]
 
 
-def _validate_sysctls(spec: Fields, sysctls: Sequence[Fields], path: str) -> list[FieldError]:
+def _validate_sysctls(rules: PodRules, spec: Fields, sysctls: Sequence[Fields], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     known: set[str] = set()
     for place, sysctl in enumerate(sysctls):
@@ -121,7 +126,8 @@ def _validate_sysctls(spec: Fields, sysctls: Sequence[Fields], path: str) -> lis
         elif name in known:
             errors.append(FieldError.duplicate(where, name))
         known.add(name)
-        errors += refused(name, where, _host_sysctl_faults(spec, name))
+        if rules.of(_NAMES_HOST_SYSCTLS):
+            errors += refused(name, where, _host_sysctl_faults(spec, name))
     return errors
 
 

@@ -99,7 +99,7 @@ def _validate_spec(rules: PodRules, spec: Fields, name: str, path: str, *, is_mi
         *validate_init_containers(pod, f"{path}.initContainers"),
         *validate_ephemeral_containers(pod, f"{path}.ephemeralContainers"),
         *validate_pod_resources(rules, spec, path),
-        *validate_host_ports(spec, path, is_template=rules.is_template),
+        *validate_host_ports(rules, spec, path),
         *choose(spec.get("restartPolicy"), _RESTART_POLICIES, f"{path}.restartPolicy"),
         *validate_dns(rules, spec, path),
         *validate_pod_security(rules, spec, path),

@@ -14,6 +14,7 @@ from ....model.version import Difference, Version
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_subdomain, is_qualified_name
 from ...objects.objects import JSON
+from ...objects.pod_json import KEEPS_CLASS_OF_REJECTED
 from .checks import Fields, PodRules, choose, duplicate_errors, in_range, ip_errors, ip_version, refused
 from .containers import RESTART_RULES
 
@@ -72,6 +73,17 @@ _EXTENDED_COUNT: Final = Difference(
     {"1.26": False, "1.37": True},
     _VALIDATION.format("``matchesExtendedResourceClaimStatus``"),
 )
+_USER_PATH: Final = Difference(
+    "the path below a container's status of what is wrong with its user",
+    {"1.26": "linux", "1.33": "user.linux"},
+    "pkg/apis/core/validation/validation.go, ``validateContainerStatusUsers`` (kubernetes v1.32.13, v1.33.13)",
+)
+_NAMES_CLAIMS: Final = Difference(
+    "the health of devices in a container's status may be that of claims",
+    {"1.26": False, "1.32": True},
+    "pkg/apis/core/validation/validation.go, ``validateContainerStatusAllocatedResourcesStatus`` "
+    "(kubernetes v1.31.14, v1.32.13)",
+)
 _CLAIM: Final = "claim:"
 
 
@@ -95,7 +107,7 @@ def validate_status(rules: PodRules, new: Fields, old: Fields) -> list[FieldErro
     return [
         *_validate_conditions(status.get("conditions") or (), "status.conditions", rules.release),
         *_validate_nomination(rules, status, before, spec),
-        *_validate_numbers(status, before),
+        *_validate_numbers(rules, status, before),
         *_validate_transitions(rules, status, before, spec),
         *_validate_claims(rules, status.get("resourceClaimStatuses") or (), spec),
         *_validate_addresses(rules, status, before, "podIPs"),
@@ -126,11 +138,12 @@ def _validate_nomination(rules: PodRules, status: Fields, before: Fields, spec: 
     return errors
 
 
-def _validate_numbers(status: Fields, before: Fields) -> list[FieldError]:
+def _validate_numbers(rules: PodRules, status: Fields, before: Fields) -> list[FieldError]:
     errors, generation = [], status.get("observedGeneration") or 0
     if generation < 0:
         errors.append(FieldError.invalid("status.observedGeneration", generation, _NOT_NEGATIVE))
-    if (status.get("qosClass") or "") != (before.get("qosClass") or ""):
+    is_changed = (status.get("qosClass") or "") != (before.get("qosClass") or "")
+    if is_changed and rules.of(KEEPS_CLASS_OF_REJECTED):
         errors.append(FieldError.invalid("status.qosClass", status.get("qosClass") or "", _IMMUTABLE))
     return errors
 
@@ -232,7 +245,7 @@ def _validate_users(rules: PodRules, status: Fields, spec: Fields) -> list[Field
     system = (spec.get("os") or {"name": "linux"}).get("name") or ""
     for name in _STATUSES:
         for place, each in enumerate(status.get(name) or ()):
-            user, where = (each.get("user") or {}).get("linux"), f"status.{name}[{place}].user.linux"
+            user, where = (each.get("user") or {}).get("linux"), f"status.{name}[{place}].{rules.of(_USER_PATH)}"
             if user is None or system not in ("linux", "windows"):
                 continue
             if system == "windows":
@@ -268,9 +281,11 @@ def _validate_resource(rules: PodRules, resource: Fields, used: Set[str] | None,
     """What is wrong with the health of a resource's devices; `used` are the names of its container, if there is one."""
     errors, name = [], resource.get("name") or ""
     if used is not None and name not in used:
-        text = (
-            rules.of(_CLAIM_RULE) if name.startswith(_CLAIM) else "must match one of the container's resource requests"
-        )
+        text = "must match one of the container's resource requests"
+        if not rules.of(_NAMES_CLAIMS):
+            text = "must match one of the container's resource requirements"
+        elif name.startswith(_CLAIM):
+            text = rules.of(_CLAIM_RULE)
         errors.append(FieldError.invalid(f"{path}.name", name, text))
     seen: set[str] = set()
     for index, device in enumerate(resource.get("resources") or ()):
@@ -291,6 +306,8 @@ def _used(container: Fields, status: Fields, rules: PodRules) -> set[str]:
     """The names by which the status of a container may have what it uses: of resources, and of claims."""
     resources = container.get("resources") or {}
     requests = resources.get("requests") or {}
+    if not rules.of(_NAMES_CLAIMS):
+        return set(requests)
     names = {name for name in requests if not name.startswith(_CLAIM)}
     for claim in resources.get("claims") or ():
         names.add(f"{_CLAIM}{claim.get('name') or ''}" + (f"/{claim['request']}" if claim.get("request") else ""))

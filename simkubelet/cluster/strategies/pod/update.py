@@ -13,6 +13,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ....model.quality_of_service import quality_of_service
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...objects.objects import JSON
 from .checks import Fields, PodRules
@@ -28,6 +30,16 @@ _UPDATABLE: Final = (
     "`spec.activeDeadlineSeconds`",
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+)
+_OTHER_FIELDS: Final = Difference(
+    "the fields that an update of a pod may change, in the text about others",
+    {"1.26": f"{', '.join(_UPDATABLE[:-1])} or {_UPDATABLE[-1]}", "1.27": ",".join(_UPDATABLE)},
+    "pkg/apis/core/validation/validation.go, ``ValidatePodUpdate`` (kubernetes v1.26.15, v1.27.16)",
+)
+_NAMES_CLASS: Final = Difference(
+    "an update that would change a pod's class of quality of service is refused for that, too",
+    {"1.26": False, "1.29": True, "1.32": False},
+    "pkg/apis/core/validation/validation.go, ``ValidatePodUpdate`` (kubernetes v1.28.15, v1.29.6, v1.31.14, v1.32.13)",
 )
 _LINES_AROUND: Final = 3
 _MOST_DIFFERING: Final = 400
@@ -54,6 +66,8 @@ def validate_spec_update(rules: PodRules, new: JSON, old: JSON) -> list[FieldErr
     if of_deadline and new.get("activeDeadlineSeconds") is not None:
         return errors
     errors += [*_validate_added_tolerations(rules, new, old), *_validate_gates(new, old)]
+    if rules.of(_NAMES_CLASS) and (found := quality_of_service(new)) != quality_of_service(old):
+        errors.append(FieldError.invalid("metadata", found, "Pod QoS is immutable"))
     munged = copy.deepcopy(new)
     for kind in ("containers", "initContainers"):
         for container, before in zip(munged.get(kind) or (), old.get(kind) or (), strict=True):
@@ -65,7 +79,7 @@ def validate_spec_update(rules: PodRules, new: JSON, old: JSON) -> list[FieldErr
     if old.get("schedulingGates"):
         errors += _validate_gated(munged, old)
     if not same(munged, old):
-        text = f"pod updates may not change fields other than {','.join(_UPDATABLE)}\n{_diff(old, munged)}"
+        text = f"pod updates may not change fields other than {rules.of(_OTHER_FIELDS)}\n{_diff(old, munged)}"
         errors.append(FieldError.forbidden("spec", text))
     return errors
 

@@ -149,3 +149,10 @@ def test_rule_without_verbs_is_refused_in_the_words_of_the_minor(release: str, t
     (error,) = strategy.validate({**NAMED, "rules": [{"apiGroups": [""], "resources": ["pods"]}]})
 
     assert str(error) == f"rules[0].verbs: Required value{text}"
+
+
+@pytest.mark.parametrize(("release", "expected"), [("1.30", []), ("1.31", ["data must be a valid JSON object"])])
+def test_data_of_a_revision_are_an_object_since_1_31(release: str, expected: list[str]) -> None:
+    strategy = basic_strategies(version(release))["controllerrevisions.apps"]
+
+    assert [error.detail for error in strategy.validate({**NAMED, "data": []})] == expected

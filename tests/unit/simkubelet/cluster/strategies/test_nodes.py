@@ -218,3 +218,21 @@ def test_many_addresses_cost_no_comparison_of_each_with_each(registry: Registry)
         update(registry, "status", subresource="status", addresses=[*addresses, addresses[0]])
 
     assert time.process_time() - began < 5.0
+
+
+@pytest.mark.parametrize(
+    ("release", "ranges", "expected"),
+    [
+        ("1.29", ["x"], ["must be valid CIDR"]),
+        ("1.30", ["x"], ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]),
+        ("1.32", ["10.1.0.0/24"] * 2, ["may specify no more than one CIDR for each IP family", ""]),
+        ("1.33", ["10.1.0.0/24"] * 2, ["may specify no more than one CIDR for each IP family"]),
+    ],
+)
+def test_ranges_are_refused_in_the_words_of_the_minor(release: str, ranges: list[str], expected: list[str]) -> None:
+    strategy = all_strategies(Objects(WallTime(ManualClock())), version(release))["nodes"]
+    new: JSON = {"metadata": {"name": "n"}, "spec": {"podCIDRs": ranges}, "status": {}}
+
+    strategy.default(new)
+
+    assert [error.detail for error in strategy.validate(new)] == expected

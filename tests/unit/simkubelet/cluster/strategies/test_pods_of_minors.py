@@ -20,6 +20,21 @@ from simkubelet.model.version import version
 
 PODS = kind_named("pods")
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+PROBE = {"exec": {"command": ["true"]}}
+TWO_SOURCES = {
+    "volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "x"}, "configMap": {"name": "x"}}]}}]
+}
+SLEEPS = {"container": {"lifecycle": {"preStop": {"sleep": {"seconds": 0}}}}}
+PROBED = {"initContainers": [{"name": "i", "image": "busybox", "livenessProbe": PROBE}]}
+ON_HOST = {"hostNetwork": True, "container": {"ports": [{"containerPort": 1, "hostPort": 2}]}}
+OVER_LIMIT = {"container": {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}}
+HOST_SYSCTL = {"hostNetwork": True, "securityContext": {"sysctls": [{"name": "net.ipv4.x", "value": "1"}]}}
+WRONG_VALUE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["-"]}]}
+LABEL_VALUE = {
+    "affinity": {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [WRONG_VALUE]}}
+    }
+}
 LABELS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 LOCAL = {"type": "Localhost", "localhostProfile": "x"}
@@ -138,6 +153,29 @@ def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str
         pytest.param("1.34", {"os": {"name": ""}}, "spec.os.name: Required value", id="system"),
         pytest.param("1.33", {"dnsConfig": {"searches": ["-"]}}, f"{LABELS})*')", id="underscores that are not shown"),
         pytest.param("1.34", {"dnsConfig": {"searches": ["-"]}}, f"{UNDERSCORED})*')", id="underscores"),
+        pytest.param("1.29", {"hostAliases": [{"ip": "x"}]}, '"x": must be valid IP address', id="old address"),
+        pytest.param("1.30", {"hostAliases": [{"ip": "x"}]}, "or 2001:db8::ffff)", id="address"),
+        pytest.param("1.30", TWO_SOURCES, "may not specify more than 1 volume type", id="old source"),
+        pytest.param("1.31", TWO_SOURCES, "may not specify more than 1 volume type per source", id="source"),
+        pytest.param("1.31", SLEEPS, "terminationGracePeriodSeconds (30)", id="old sleep"),
+        pytest.param("1.32", SLEEPS, "feature gate for zero sleep.", id="sleep"),
+        pytest.param("1.29", SLEEPS, "lifecycle.preStop: Required value: must specify a handler type", id="no sleep"),
+        pytest.param("1.27", PROBED, "may not be set for init containers", id="old init container"),
+        pytest.param("1.28", PROBED, "for init containers without restartPolicy=Always", id="init container"),
+        pytest.param(
+            "1.27",
+            ON_HOST,
+            "ports[0].containerPort: Invalid value: 1: must match `hostPort` when `hostNetwork` is true",
+            id="old port",
+        ),
+        pytest.param(
+            "1.28",
+            ON_HOST,
+            "ports[0].hostPort: Invalid value: 2: must match `containerPort` when `hostNetwork` is true",
+            id="port",
+        ),
+        pytest.param("1.26", OVER_LIMIT, "must be less than or equal to cpu limit", id="old limit"),
+        pytest.param("1.27", OVER_LIMIT, "must be less than or equal to cpu limit of 1", id="limit"),
     ],
 )
 def test_pod_is_refused_in_the_words_of_the_minor(release: str, spec: JSON, expected: str) -> None:
@@ -184,3 +222,60 @@ def test_address_that_is_there_twice_is_named_until_1_32(release: str, duplicate
     errors = map(str, strategy.validate_status_update(new, pod))
 
     assert [error for error in errors if "Duplicate" in error] == duplicates
+
+
+@pytest.mark.parametrize(
+    ("releases", "spec"),
+    [
+        pytest.param(("1.28", "1.29"), HOST_SYSCTL, id="sysctl of the node"),
+        pytest.param(("1.32", "1.33"), LABEL_VALUE, id="value of a label"),
+    ],
+)
+def test_pod_is_refused_since_a_minor(releases: tuple[str, str], spec: JSON) -> None:
+    before, since = releases
+
+    created(before, **spec)
+    with pytest.raises(StatusError):
+        created(since, **spec)
+
+
+@pytest.mark.parametrize(
+    ("release", "names_class", "fields"),
+    [
+        ("1.26", False, "existing tolerations) or `spec.terminationGracePeriodSeconds`"),
+        ("1.28", False, "existing tolerations),`spec.terminationGracePeriodSeconds`"),
+        ("1.29", True, "existing tolerations),`spec.terminationGracePeriodSeconds`"),
+        ("1.31", True, "existing tolerations),`spec.terminationGracePeriodSeconds`"),
+        ("1.32", False, "existing tolerations),`spec.terminationGracePeriodSeconds`"),
+    ],
+)
+def test_update_of_resources_is_refused_in_the_words_of_the_minor(release: str, names_class: bool, fields: str) -> None:
+    old = created(release)
+    container = {**old["spec"]["containers"][0], "resources": {"requests": {"cpu": "1"}}}
+    new = {**old, "spec": {**old["spec"], "containers": [container]}}
+    strategy = all_strategies(Objects(WallTime(ManualClock())), version(release))["pods"]
+
+    *first, last = map(str, strategy.validate_update(new, old))
+
+    assert first == (['metadata: Invalid value: "Burstable": Pod QoS is immutable'] if names_class else [])
+    assert fields in last
+
+
+@pytest.mark.parametrize(("release", "is_refused"), [("1.31", False), ("1.32", True)])
+def test_class_of_service_is_immutable_since_1_32(release: str, is_refused: bool) -> None:
+    old = created(release)
+    new = {**old, "status": {**old["status"], "qosClass": "Guaranteed"}}
+    strategy = all_strategies(Objects(WallTime(ManualClock())), version(release))["pods"]
+
+    assert bool(strategy.validate_status_update(new, old)) is is_refused
+
+
+@pytest.mark.parametrize(("release", "port"), [("1.27", 80), ("1.28", None)])
+def test_ports_of_templates_are_those_of_the_node_until_1_27(release: str, port: int | None) -> None:
+    objects = Objects(WallTime(ManualClock()))
+    container = {"name": "c", "image": "busybox", "ports": [{"containerPort": 80}]}
+    new = {"metadata": {}, "spec": {"template": {"spec": {"hostNetwork": True, "containers": [container]}}}}
+
+    all_strategies(objects, version(release))["daemonsets.apps"].default(new)
+
+    assert new["spec"]["template"]["spec"]["containers"][0]["ports"][0].get("hostPort") == port
