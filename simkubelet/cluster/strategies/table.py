@@ -62,7 +62,7 @@ _ROLES_ARE_DECLARED: Final = Difference(
 
 
 _READS_REVISIONS: Final = Difference(
-    "the data of a ControllerRevision have to be an object",
+    "the data of a new ControllerRevision have to be an object; before, an update may not leave them out",
     {"1.26": False, "1.31": True},
     "pkg/apis/apps/validation/validation.go, ``ValidateControllerRevision`` (kubernetes v1.30.14, v1.31.14)",
 )
@@ -283,7 +283,7 @@ class _ControllerRevisionStrategy(Strategy):
         return errors
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        errors = _negative_revision(new)
+        errors = _negative_revision(new) if _READS_REVISIONS.at(self._release) else self.validate(new)
         if new.get("data") != old.get("data"):
             errors.append(FieldError.invalid("data", new.get("data"), "field is immutable"))
         return errors

@@ -24,7 +24,7 @@ __all__ = [
 
 RELAXED_SEARCHES: Final = "RelaxedDNSSearchValidation"
 EXPLAINS_IPS: Final = Difference(
-    "the texts about wrong addresses in a pod's spec, and about wrong ranges of nodes, give examples",
+    "texts about wrong addresses of a pod's spec and ranges of nodes give examples, and their paths count host aliases",
     {"1.26": False, "1.30": True},
     "pkg/apis/core/validation/validation.go, ``ValidateHostAliases``, ``validatePodDNSConfig``, ``ValidateNode`` "
     "(kubernetes v1.29.6, v1.30.14)",
@@ -87,10 +87,12 @@ def validate_host_aliases(rules: PodRules, spec: Fields, path: str) -> list[Fiel
     """What is wrong with ``hostAliases``."""
     errors: list[FieldError] = []
     for place, alias in enumerate(spec.get("hostAliases") or ()):
-        where = f"{path}.hostAliases[{place}]"
+        is_counted = rules.of(EXPLAINS_IPS)
+        where = f"{path}.hostAliases[{place}]" if is_counted else f"{path}.hostAliases"
         errors += _ip_errors(rules, alias.get("ip") or "", f"{where}.ip")
         for number, name in enumerate(alias.get("hostnames") or ()):
-            errors += refused(name, f"{where}.hostnames[{number}]", is_dns_subdomain(name))
+            at = f"{where}.hostnames[{number}]" if is_counted else f"{where}.hostnames"
+            errors += refused(name, at, is_dns_subdomain(name))
     return errors
 
 

@@ -29,6 +29,11 @@ _FOR_WHAT_ONE: Final = Difference(
     {"1.26": "", "1.31": " per source"},
     "pkg/apis/core/validation/validation.go, ``validateProjectionSources`` (kubernetes v1.30.14, v1.31.14)",
 )
+_CHECKS_TOKENS: Final = Difference(
+    "the path of a service account's token has to be below its volume",
+    {"1.26": False, "1.30": True},
+    "pkg/apis/core/validation/validation.go, ``validateProjectionSources`` (kubernetes v1.29.6, v1.30.14)",
+)
 _TAKEN: Final = "conflicting duplicate paths"
 _KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _LEAST_S: Final = 10 * 60
@@ -120,14 +125,14 @@ def _validate_source(rules: PodRules, kind: str, source: Fields, path: str, at: 
         case "downwardAPI":
             return validate_downward_files(rules, source.get("items") or (), at)
         case "serviceAccountToken":
-            return _validate_token(source, path, at)
+            return _validate_token(rules, source, path, at)
         case "clusterTrustBundle":
             return _validate_trust(rules, source, at)
         case _:
             return _validate_certificate(rules, source, at)
 
 
-def _validate_token(token: Fields, path: str, at: str) -> list[FieldError]:
+def _validate_token(rules: PodRules, token: Fields, path: str, at: str) -> list[FieldError]:
     seconds, where, errors = token.get("expirationSeconds") or 0, f"{at}.expirationSeconds", []
     if seconds < _LEAST_S:
         errors.append(FieldError.invalid(where, seconds, "may not specify a duration less than 10 minutes"))
@@ -135,7 +140,7 @@ def _validate_token(token: Fields, path: str, at: str) -> list[FieldError]:
         errors.append(FieldError.invalid(where, seconds, "may not specify a duration larger than 2^32 seconds"))
     if not token.get("path"):
         return [*errors, FieldError.required(f"{path}.path")]
-    return errors + check_unreserved_path(token["path"], f"{path}.path")
+    return errors + (check_unreserved_path(token["path"], f"{path}.path") if rules.of(_CHECKS_TOKENS) else [])
 
 
 def _validate_trust(rules: PodRules, bundle: Fields, at: str) -> list[FieldError]:

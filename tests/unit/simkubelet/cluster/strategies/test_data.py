@@ -156,3 +156,12 @@ def test_data_of_a_revision_are_an_object_since_1_31(release: str, expected: lis
     strategy = basic_strategies(version(release))["controllerrevisions.apps"]
 
     assert [error.detail for error in strategy.validate({**NAMED, "data": []})] == expected
+
+
+@pytest.mark.parametrize(("release", "expected"), [("1.30", ["data is mandatory"]), ("1.31", [])])
+def test_update_without_data_of_a_revision_is_refused_for_that_until_1_30(release: str, expected: list[str]) -> None:
+    strategy = basic_strategies(version(release))["controllerrevisions.apps"]
+
+    errors = strategy.validate_update(dict(NAMED), {**NAMED, "data": {}})
+
+    assert [error.detail for error in errors] == [*expected, "field is immutable"]

@@ -20,6 +20,8 @@ from simkubelet.model.version import version
 
 PODS = kind_named("pods")
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+ALIAS = {"hostAliases": [{"ip": "x"}]}
+TOKEN = {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "../x"}}]}}]}
 PROBE = {"exec": {"command": ["true"]}}
 TWO_SOURCES = {
     "volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "x"}, "configMap": {"name": "x"}}]}}]
@@ -153,8 +155,10 @@ def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str
         pytest.param("1.34", {"os": {"name": ""}}, "spec.os.name: Required value", id="system"),
         pytest.param("1.33", {"dnsConfig": {"searches": ["-"]}}, f"{LABELS})*')", id="underscores that are not shown"),
         pytest.param("1.34", {"dnsConfig": {"searches": ["-"]}}, f"{UNDERSCORED})*')", id="underscores"),
-        pytest.param("1.29", {"hostAliases": [{"ip": "x"}]}, '"x": must be valid IP address', id="old address"),
-        pytest.param("1.30", {"hostAliases": [{"ip": "x"}]}, "or 2001:db8::ffff)", id="address"),
+        pytest.param(
+            "1.29", ALIAS, 'spec.hostAliases.ip: Invalid value: "x": must be valid IP address', id="old address"
+        ),
+        pytest.param("1.30", ALIAS, "or 2001:db8::ffff)", id="address"),
         pytest.param("1.30", TWO_SOURCES, "may not specify more than 1 volume type", id="old source"),
         pytest.param("1.31", TWO_SOURCES, "may not specify more than 1 volume type per source", id="source"),
         pytest.param("1.31", SLEEPS, "terminationGracePeriodSeconds (30)", id="old sleep"),
@@ -227,6 +231,7 @@ def test_address_that_is_there_twice_is_named_until_1_32(release: str, duplicate
 @pytest.mark.parametrize(
     ("releases", "spec"),
     [
+        pytest.param(("1.29", "1.30"), TOKEN, id="path of a token"),
         pytest.param(("1.28", "1.29"), HOST_SYSCTL, id="sysctl of the node"),
         pytest.param(("1.32", "1.33"), LABEL_VALUE, id="value of a label"),
     ],
