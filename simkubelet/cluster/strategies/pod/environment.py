@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ....model.resources import canonical_quantity, parse_quantity
+from ....model.version import Difference
 from ...api.errors import FieldError
 from ...api.registry.names import is_dns_label, is_dns_subdomain, is_qualified_name
 from .checks import (
@@ -39,6 +40,13 @@ __all__ = [
 ENV_FILES: Final = "EnvFiles"
 _METADATA: Final = ("metadata.name", "metadata.namespace", "metadata.uid")
 _MAPS: Final = ("metadata.annotations", "metadata.labels")
+_HOST_IPS: Final = "status.hostIPs"
+_KNOWS_HOST_IPS: Final = Difference(
+    "variables may have `status.hostIPs`, where its gate is on",
+    {"1.26": False, "1.28": True},
+    "pkg/apis/core/validation/validation.go, ``validateDownwardAPIHostIPs``; pkg/apis/core/pods/helpers.go, "
+    "``ConvertDownwardAPIFieldLabel`` (kubernetes v1.27.16, v1.28.15)",
+)
 _OF_STATUS: Final = ("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
 _FIELDS_OF_VARIABLES: Final = (*_METADATA, "spec.nodeName", "spec.serviceAccountName", *_OF_STATUS)
 FIELDS_OF_FILES: Final = tuple(sorted((*_METADATA, *_MAPS)))
@@ -130,7 +138,11 @@ def validate_field_reference(rules: PodRules, reference: Fields, known: Sequence
         fault = f"unsupported pod version: {version}"
     elif key is not None and name not in _MAPS:
         fault = f"field label does not support subscript: {field}"
-    elif key is None and name not in _LABELS and name != "spec.host":
+    elif (
+        key is None
+        and name != "spec.host"
+        and (name not in _LABELS or (name == _HOST_IPS and not rules.of(_KNOWS_HOST_IPS)))
+    ):
         fault = f"field label not supported: {field}"
     if fault:
         return [FieldError.invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {fault}")]
@@ -138,7 +150,12 @@ def validate_field_reference(rules: PodRules, reference: Fields, known: Sequence
         key = key.lower() if name == "metadata.annotations" else key
         return refused(key, path, is_qualified_name(key, rules.release))
     name = "spec.nodeName" if name == "spec.host" else name
-    return [] if name in known else [FieldError.not_supported(f"{path}.fieldPath", name, known)]
+    if not rules.of(_KNOWS_HOST_IPS):
+        known = [each for each in known if each != _HOST_IPS]
+    errors = [] if name in known else [FieldError.not_supported(f"{path}.fieldPath", name, known)]
+    if name == _HOST_IPS and not rules.allows("PodHostIPs"):
+        errors.append(FieldError.forbidden(path, "may not be set when feature gate 'PodHostIPs' is not enabled"))
+    return errors
 
 
 def _subscripted(field: str) -> tuple[str, str | None]:

@@ -346,5 +346,4 @@ _OF_STATUS: Final = {
     "DRANodeAllocatableResources": ("nodeAllocatableResourceClaimStatuses",),
     "DynamicResourceAllocation": ("resourceClaimStatuses",),
     "InPlacePodLevelResourcesVerticalScaling": ("resources", "allocatedResources"),
-    "PodHostIPs": ("hostIPs",),
 }

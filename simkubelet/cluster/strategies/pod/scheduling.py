@@ -45,6 +45,11 @@ _OPERATORS: Final = Difference(
     {"1.26": ("Equal", "Exists"), "1.35": ("Equal", "Exists", "Lt", "Gt")},
     "pkg/apis/core/validation/validation.go, ``ValidateTolerations`` (kubernetes v1.34.4, v1.35.4)",
 )
+_CHECKS_SELECTORS: Final = Difference(
+    "the selectors of topology spread constraints are checked",
+    {"1.26": False, "1.27": True},
+    "pkg/apis/core/validation/validation.go, ``validateTopologySpreadConstraints`` (kubernetes v1.26.15, v1.27.16)",
+)
 _CHECKS_VALUES: Final = Difference(
     "the values in the required node affinity of a pod have to be those of labels",
     {"1.26": False, "1.33": True},
@@ -247,7 +252,8 @@ def validate_spread_constraints(rules: PodRules, constraints: Sequence[Fields], 
             errors += _validate_label_keys({**each, "mismatchLabelKeys": None}, where, rules.release)
         else:
             errors += _validate_unmerged_keys(each, f"{where}.matchLabelKeys", rules.release)
-        errors += validate_label_selector(each.get("labelSelector"), f"{where}.labelSelector", rules.release)
+        if rules.of(_CHECKS_SELECTORS):
+            errors += validate_label_selector(each.get("labelSelector"), f"{where}.labelSelector", rules.release)
     return errors
 
 

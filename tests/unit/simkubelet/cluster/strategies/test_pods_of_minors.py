@@ -20,6 +20,17 @@ from simkubelet.model.version import version
 
 PODS = kind_named("pods")
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+HOST_IPS = {"container": {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}]}}
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"a": "-"}},
+        }
+    ]
+}
 ALIAS = {"hostAliases": [{"ip": "x"}]}
 TOKEN = {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "../x"}}]}}]}
 PROBE = {"exec": {"command": ["true"]}}
@@ -164,6 +175,8 @@ def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str
         pytest.param("1.31", SLEEPS, "terminationGracePeriodSeconds (30)", id="old sleep"),
         pytest.param("1.32", SLEEPS, "feature gate for zero sleep.", id="sleep"),
         pytest.param("1.29", SLEEPS, "lifecycle.preStop: Required value: must specify a handler type", id="no sleep"),
+        pytest.param("1.27", HOST_IPS, "field label not supported: status.hostIPs", id="unknown addresses"),
+        pytest.param("1.28", HOST_IPS, "when feature gate 'PodHostIPs' is not enabled", id="addresses without gate"),
         pytest.param("1.27", PROBED, "may not be set for init containers", id="old init container"),
         pytest.param("1.28", PROBED, "for init containers without restartPolicy=Always", id="init container"),
         pytest.param(
@@ -231,6 +244,7 @@ def test_address_that_is_there_twice_is_named_until_1_32(release: str, duplicate
 @pytest.mark.parametrize(
     ("releases", "spec"),
     [
+        pytest.param(("1.26", "1.27"), SPREAD, id="selector of a constraint"),
         pytest.param(("1.29", "1.30"), TOKEN, id="path of a token"),
         pytest.param(("1.28", "1.29"), HOST_SYSCTL, id="sysctl of the node"),
         pytest.param(("1.32", "1.33"), LABEL_VALUE, id="value of a label"),
