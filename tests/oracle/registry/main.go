@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/capabilities"
 
@@ -17,7 +18,7 @@ const hangLimit = 2 * time.Second
 
 func main() {
 	// The real code logs where its two kinds of validation differ.
-	klog.SetLogger(klog.New(nil))
+	klog.SetLogger(logr.Discard())
 	// As installers set it up, and as ours is.
 	capabilities.Setup(true, 0)
 	r := newRegistry()

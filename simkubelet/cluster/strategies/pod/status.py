@@ -73,6 +73,11 @@ _EXTENDED_COUNT: Final = Difference(
     {"1.26": False, "1.37": True},
     _VALIDATION.format("``matchesExtendedResourceClaimStatus``"),
 )
+_WHERE_CONDITIONS: Final = Difference(
+    "the part of a pod that is named for a wrong condition of its status",
+    {"1.26": "metadata", "1.33": "status"},
+    "pkg/apis/core/validation/validation.go, ``ValidatePodStatusUpdate`` (kubernetes v1.32.13, v1.33.13)",
+)
 _USER_PATH: Final = Difference(
     "the path below a container's status of what is wrong with its user",
     {"1.26": "linux", "1.33": "user.linux"},
@@ -105,7 +110,9 @@ def validate_status(rules: PodRules, new: Fields, old: Fields) -> list[FieldErro
     """What is wrong with the status of a pod beside that which is stored; the specs are the same."""
     status, before, spec = new.get("status") or {}, old.get("status") or {}, new["spec"]
     return [
-        *_validate_conditions(status.get("conditions") or (), "status.conditions", rules.release),
+        *_validate_conditions(
+            status.get("conditions") or (), f"{rules.of(_WHERE_CONDITIONS)}.conditions", rules.release
+        ),
         *_validate_nomination(rules, status, before, spec),
         *_validate_numbers(rules, status, before),
         *_validate_transitions(rules, status, before, spec),

@@ -298,3 +298,12 @@ def test_ports_of_templates_are_those_of_the_node_until_1_27(release: str, port:
     all_strategies(objects, version(release))["daemonsets.apps"].default(new)
 
     assert new["spec"]["template"]["spec"]["containers"][0]["ports"][0].get("hostPort") == port
+
+
+@pytest.mark.parametrize(("release", "part"), [("1.32", "metadata"), ("1.33", "status")])
+def test_wrong_condition_is_named_as_by_the_minor(release: str, part: str) -> None:
+    old = created(release)
+    new = {**old, "status": {**old["status"], "conditions": [{"type": "-", "status": "True"}]}}
+    strategy = all_strategies(Objects(WallTime(ManualClock())), version(release))["pods"]
+
+    assert [error.path for error in strategy.validate_status_update(new, old)] == [f"{part}.conditions[0].Type"]
