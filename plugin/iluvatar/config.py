@@ -72,7 +72,7 @@ def _document(path: Path) -> object:
         reason = (error.strerror or str(error)).lower()
         raise FatalError(f"unable to load config: error opening config file: open {path}: {reason}") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise _unreadable(str(error)) from error
+        raise _unreadable(" ".join(str(error).split())) from error
 
 
 def _replicas(document: Mapping[str, Any], path: Path) -> int:

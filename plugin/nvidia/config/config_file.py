@@ -110,14 +110,24 @@ def _decoded(text: str) -> tuple[str, FileSettings]:
     return version, FileSettings(fields, sharing, warnings)
 
 
+class _Loader(yaml.SafeLoader):
+    """A loader to which a date is a text, as to the original, which may be no day of any calendar."""
+
+
+_Loader.add_constructor(  # type: ignore[type-var]  # the stubs have it as a method of the class above
+    "tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str
+)
+
+
 def _parsed(text: str) -> Any:
     """The first document as what JSON can have; None where there is none. Of equal keys the last counts."""
-    with suppress(ValueError):
-        # JSON may be indented with tabs, which YAML does not take.
-        return load_json(text)
+    if "\\ud" not in text.lower():
+        # JSON may be indented with tabs, which YAML does not take; halves of characters are not in YAML either.
+        with suppress(ValueError):
+            return load_json(text)
     try:
-        return _as_json(load_yaml(text, yaml.SafeLoader, is_first=True))
-    except yaml.YAMLError as error:
+        return _as_json(load_yaml(text, _Loader, is_first=True))
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = f"line {mark.line + 1}: {getattr(error, 'problem', None)}" if mark else " ".join(str(error).split())
         raise ConfigError(f"error converting YAML to JSON: yaml: {problem}") from error
@@ -131,6 +141,8 @@ def _as_json(value: Any) -> Any:
             return [_as_json(item) for item in value]
         case float() if value.is_integer():
             return int(value)
+        case str() if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError("found invalid Unicode character escape code")
         case str() | bool() | int() | float() | None:
             return value
     return str(value)

@@ -181,6 +181,7 @@ def file(tmp_path: Path) -> Path:
         ("version: 017", "unknown version: 15"),
         ("version: 1_000", "unknown version: 1000"),
         ("version: 2001-01-01", "unknown version: 2001-01-01"),
+        ("version: 2001-13-45", "unknown version: 2001-13-45"),
         ("version: 0x1F", "unknown version: 31"),
         ("version: 0b11", "unknown version: 3"),
         ("version: on", "unknown version: true"),
@@ -239,6 +240,15 @@ def test_what_the_original_takes_is_taken(file: Path, text: str) -> None:
         ("a: *x", "yaml: line 1: found undefined alias 'x'"),
         ("{[a]: b}", "yaml: line 1: found unhashable key"),
         ("\x00", "yaml: unacceptable character #x0000: special characters are not allowed"),
+        pytest.param("[" * 100_000, "yaml: exceeded max depth", id="deep list"),
+        pytest.param("\n".join(f"{' ' * n}a:" for n in range(3_000)), "yaml: exceeded max depth", id="deep map"),
+        pytest.param(
+            "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]\n" for n in range(9)),
+            "yaml: document contains excessive aliasing",
+            id="many aliases",
+        ),
+        ("version: 0b_", "yaml: invalid literal for int()"),
+        (r'{"flags": {"mpsRoot": "\ud800"}}', "yaml: found invalid Unicode character escape code"),
     ],
 )
 def test_invalid_yaml_is_refused_with_its_line(file: Path, text: str, words: str) -> None:
