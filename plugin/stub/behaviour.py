@@ -14,11 +14,13 @@ What is left out of ``register`` is the stub's own; what is left out of ``answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.documents import load_json
@@ -225,14 +227,14 @@ def read_command(line: str) -> Command:
         raise CommandError(f"no command of the stub: {error}") from error
 
 
-def _command(name: str, given: Mapping[str, Any]) -> Command:
+def _command(name: str, given: dict[str, Any]) -> Command:
     match name:
         case "register":
-            return Register(**given)
+            return Register(**_fields(given, _REGISTER))
         case "list":
             return ListDevices(_devices(given["devices"]))
         case "answer":
-            return AnswerWith(Rpc(given["rpc"]), _answer(**{key: given[key] for key in given if key != "rpc"}))
+            return AnswerWith(Rpc(given.pop("rpc")), Answer(**_fields(given, _ANSWER)))
         case "endStream":
             return EndStream()
         case "stopServer":
@@ -241,22 +243,91 @@ def _command(name: str, given: Mapping[str, Any]) -> Command:
             raise ValueError(f"'{name}' is unknown")
 
 
-def _answer(
-    *,
-    error: str | None = None,
-    empty: bool = False,
-    never: bool = False,
-    crash: bool = False,
-    after_s: float = 0.0,
-    devices: Any = None,
-    skip: int = 0,
-    times: int | None = None,
-) -> Answer:
-    return Answer(error, empty, never, crash, after_s, None if devices is None else _devices(devices), skip, times)
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half a surrogate pair") from None
+    return value
+
+
+def _service(value: Any) -> str:
+    if not re.fullmatch("[A-Za-z0-9_.]+", _text(value)):
+        raise ValueError("expected the name of a gRPC service")
+    return str(value)
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("expected true or false")
+    return value
+
+
+def _integer(smallest: int, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value <= _LARGEST:
+        raise ValueError(f"expected a whole number from {smallest} to {_LARGEST}")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+        raise ValueError("expected a number of seconds, 0 or more")
+    return value
 
 
 def _devices(listed: Any) -> DeviceList:
-    return tuple(
-        Device(DeviceID(str(one["id"])), Health(one.get("health", Health.HEALTHY)), tuple(one.get("numa", ())))
-        for one in listed
-    )
+    if not isinstance(listed, list) or not all(isinstance(one, dict) and one.get("id") is not None for one in listed):
+        raise TypeError("expected a list of devices, each with an 'id'")
+    return tuple(Device(**_fields(one, _DEVICE)) for one in listed)
+
+
+def _numa_nodes(listed: Any) -> tuple[int, ...]:
+    if not isinstance(listed, list):
+        raise TypeError("expected a list of numbers")
+    return tuple(_integer(-_LARGEST - 1, one) for one in listed)
+
+
+_Fields: TypeAlias = Mapping[str, tuple[str, Callable[[Any], Any]]]
+"""Key of a command -> the field that it becomes, and what reads its value."""
+
+_LARGEST: Final = 2**63 - 1
+"""Of a number in a message."""
+_REGISTER: Final[_Fields] = {
+    "resource": ("resource", _text),
+    "endpoint": ("endpoint", _text),
+    "version": ("version", _text),
+    "service": ("service", _service),
+    "times": ("times", partial(_integer, 1)),
+}
+_DEVICE: Final[_Fields] = {
+    "id": ("device_id", lambda value: DeviceID(_text(value))),
+    "health": ("health", Health),
+    "numa": ("numa_nodes", _numa_nodes),
+}
+_ANSWER: Final[_Fields] = {
+    "error": ("error", _text),
+    "empty": ("is_empty", _truth),
+    "never": ("is_never", _truth),
+    "crash": ("is_crash", _truth),
+    "after_s": ("after_s", _seconds),
+    "devices": ("devices", _devices),
+    "skip": ("skip", partial(_integer, 0)),
+    "times": ("times", partial(_integer, 1)),
+}
+
+
+def _fields(given: Mapping[str, Any], known: _Fields) -> dict[str, Any]:
+    """What the keys say; one that is null says nothing."""
+    fields = {}
+    for key, value in given.items():
+        if key not in known:
+            raise ValueError(f"'{key}' is unknown; there are: {', '.join(known)}")
+        field_, read = known[key]
+        if value is not None:
+            try:
+                fields[field_] = read(value)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"'{key}': {error}") from None
+    return fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -159,6 +160,10 @@ def behaviour_of(
     from ..framework.server import own_socket_name
     from .behaviour import Behaviour, Looks, OnLostStream, Registers
 
+    _check_texts("--resource", [resource])
+    _check_texts("--socket", [socket_name or ""])
+    _check_texts("--device", devices)
+    _check_texts("--empty", empties)
     return Behaviour(
         ResourceName(resource),
         socket_name or own_socket_name(resource),
@@ -176,6 +181,15 @@ def behaviour_of(
         port=port,
         failure=fails,
     )
+
+
+def _check_texts(option: str, texts: Sequence[str]) -> None:
+    """Refuse what no message can carry: bytes that are not UTF-8."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise click.BadParameter(f"'{text}' is no text in UTF-8", param_hint=option) from None
 
 
 def _file(text: str, host_root: Path) -> tuple[DeviceID, Path]:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,10 @@ def _lines_of_input() -> asyncio.Queue[str]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        for line in chain(sys.stdin, [""]):
-            loop.call_soon_threadsafe(lines.put_nowait, line)
+        # A loop that is closed takes no more of them.
+        with suppress(RuntimeError):
+            for line in chain(sys.stdin.buffer, [b""]):
+                loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
     return lines

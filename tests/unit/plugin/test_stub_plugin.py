@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -14,6 +17,7 @@ import pytest
 
 from plugin.errors import HostError
 from plugin.framework import Device, DeviceID, DeviceList, ResourceName, server
+from plugin.stub import control
 from plugin.stub import stub as stub_module
 from plugin.stub.behaviour import Answer, Behaviour, Looks, OnLostStream, Registers, Rpc
 from plugin.stub.stub import Registration, Stub
@@ -531,3 +535,24 @@ async def test_calls_the_service_that_it_is_told(kubelet: Any, kubelet_dir: Path
     assert registration.service == "deviceplugin.Registration"
     assert error.startswith("rpc error: code = Unimplemented desc = ")
     assert kubelet.requests.empty()
+
+
+def test_input_takes_any_bytes_and_may_outlast_the_stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+
+    async def first_line() -> str:
+        lines = control._lines_of_input()
+        os.write(write, b"\xff\n")
+        async with asyncio.timeout(LIMIT_S):
+            return await lines.get()
+
+    with os.fdopen(read, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        line = asyncio.run(first_line())
+        (thread,) = (one for one in threading.enumerate() if one.name == "standard input")
+        os.write(write, b"later\n")
+        os.close(write)
+        thread.join(LIMIT_S)
+
+    assert line == "\ufffd\n"
+    assert not thread.is_alive()
