@@ -15,6 +15,7 @@ from simkubelet.model.errors import InputError
 from ..backends.world.folders import own_folder
 from ..story.specs import PluginSpec
 from ..up.cluster import ClusterSpec, LiveCluster
+from ..up.options import MOST_NODES
 from ..up.plugin_images import BUNDLED_IMAGES
 from .checked import checked, checked_node
 from .failure import happened_text
@@ -46,12 +47,16 @@ class AsyncCluster:
         images: Mapping[str, Sequence[str]] | None = None,
         **spec: Any,
     ) -> None:
-        if nodes < 1:
-            raise InputError(f"cluster: nodes: expected 1 or more; found {nodes}")
+        if not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:
+            raise InputError(f"cluster: nodes: expected a number from 1 to {MOST_NODES}; found {nodes!r}")
+        if not isinstance(images or {}, Mapping):
+            raise InputError(f"cluster: images: expected the argv of each; found {images!r}")
+        if isinstance(plugins, str) or not isinstance(plugins or (), Sequence):
+            raise InputError(f"cluster: plugins: expected a list; found {plugins!r}")
         described = tuple(checked_node({**spec, "name": f"node-{number + 1}"}) for number in range(nodes))
         if plugins is None:
             plugins = [{"name": "nvidia", "builtin": "nvidia"}] if described[0].gpus else []
-        ours = {image: _plugin({"name": "image", "command": list(argv)}) for image, argv in (images or {}).items()}
+        ours = {image: _plugin({"name": "image", "command": argv}) for image, argv in (images or {}).items()}
         self._spec = ClusterSpec("test", described, tuple(map(_plugin, plugins)), {**BUNDLED_IMAGES, **ours})
         self._stack = AsyncExitStack()
 

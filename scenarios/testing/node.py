@@ -7,6 +7,7 @@ a wait for the node's next status, or for the end of the five-minute grace, take
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -188,7 +189,13 @@ class AsyncNode:
         await self.step(rebootNode={})
 
     async def advance(self, seconds: float) -> None:
-        """Let node time pass."""
+        """Let node time pass.
+
+        Raises:
+            InputError: It is no time, or a step cannot be done now.
+        """
+        if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            raise InputError(f"advance: expected seconds; found {seconds!r}")
         await self.step(advance=format_duration(seconds))
 
     async def start_plugin(

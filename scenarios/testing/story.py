@@ -70,10 +70,7 @@ def plugin_commands(texts: Iterable[str], folder: Path) -> Mapping[str, tuple[st
     commands = {}
     for text in texts:
         name, separator, command = text.partition("=")
-        try:
-            argv = shlex.split(command)
-        except ValueError as error:
-            raise InputError(f"'{text}': {error}") from None
+        argv = _split(f"'{text}'", command)
         if not (name and separator and argv):
             raise InputError(f"'{text}' is not of the form NAME=COMMAND, for example 'mine=./my-plugin --flag'")
         if "/" in argv[0]:
@@ -94,8 +91,8 @@ def jobs(path: Path, commands: Mapping[str, tuple[str, ...]], kubernetes: str | 
     Raises:
         InputError: The file is no story, or there is no such version or program.
     """
-    if kubernetes is not None and not is_supported(kubernetes, installed().kubernetes):
-        raise InputError(unsupported(kubernetes, installed().kubernetes))
+    if kubernetes is not None and not is_supported(str(kubernetes), installed().kubernetes):
+        raise InputError(unsupported(str(kubernetes), installed().kubernetes))
     names = {plugin.name for plugin in load(path).scenario.plugins}
     own = {name: argv for name, argv in commands.items() if name in names}
     return prepare([path], Options(kubernetes=kubernetes, plugin_commands=own))
@@ -107,10 +104,16 @@ def find_file(name: str | os.PathLike[str], folder: Path) -> Path:
     Raises:
         InputError: There is no such story.
     """
-    path = folder / name
+    try:
+        text = os.fsdecode(os.fsencode(name))
+    except (TypeError, ValueError):
+        text = ""
+    if not text or "\0" in text:
+        raise InputError(f"expected the name or the file of a story; found {name!r}")
+    path = folder / text
     if path.is_file() or path.suffix in ENDINGS:
         return path
-    found = find([os.fspath(name)])
+    found = find([text])
     if len(found) > 1:
         raise InputError(f"'{name}' names {len(found)} stories; name one of them")
     return found[0]
@@ -135,13 +138,14 @@ def replacements(path: Path, plugin: _Command | Mapping[str, _Command] | None) -
         plugin = {names[0]: plugin}
     for name in plugin:
         if name not in names:
-            raise InputError(f"{path}: {unknown('plugin', name, names)}")
-    commands = {
-        name: tuple(shlex.split(command) if isinstance(command, str) else map(str, command))
-        for name, command in plugin.items()
-    }
-    for name, argv in commands.items():
-        _check_program(f"plugin '{name}'", argv)
+            raise InputError(f"{path}: {unknown('plugin', str(name), names)}")
+    commands = {}
+    for name, command in plugin.items():
+        what = f"plugin '{name}'"
+        if not isinstance(command, str | Sequence):
+            raise InputError(f"{what}: expected a command; found {command!r}")
+        commands[name] = tuple(_split(what, command) if isinstance(command, str) else map(str, command))
+        _check_program(what, commands[name])
     return commands
 
 
@@ -163,6 +167,13 @@ def _away_from(verdict: Verdict, folder: Path) -> Verdict:
         if log.parent.name == "plugins"
     }
     return replace(verdict, logs=tuple(ends), log_ends=ends)
+
+
+def _split(what: str, command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None
 
 
 def _check_program(what: str, argv: Sequence[str]) -> None:

@@ -40,8 +40,10 @@ def _profiles(context: click.Context, parameter: click.Parameter, incomplete: st
     return [name for name in profile_names() if name.startswith(incomplete)]
 
 
+MOST_NODES: Final = 1000
+"""Of a cluster."""
 _OPTIONS: Final = (
-    click.option("--nodes", type=IntRange(1, 1000), default=1, show_default=True, help="Number of nodes."),
+    click.option("--nodes", type=IntRange(1, MOST_NODES), default=1, show_default=True, help="Number of nodes."),
     click.option(
         "--profile",
         shell_complete=_profiles,

@@ -12,6 +12,7 @@ import pytest
 
 from scenarios.testing.api import AsyncCluster, AsyncNode, ExpectationError, running_machine, running_node
 from scenarios.testing.blocking import running
+from scenarios.testing.story import find_file, jobs, replacements
 from simkubelet import InputError
 
 POD = {
@@ -194,3 +195,53 @@ async def test_cluster_has_nodes_and_a_kubeconfig() -> None:
         await cluster.start_kubelet("node-1")
         with pytest.raises(InputError, match="no node 'node-3'; the nodes are node-1, node-2"):
             cluster.machine("node-3")
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 10**400, -5, "5", None])
+async def test_advance_takes_only_a_time(seconds: Any) -> None:
+    async with AsyncNode() as node:
+        with pytest.raises(InputError):
+            await node.advance(seconds)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"nodes": "x"},
+        {"nodes": None},
+        {"nodes": 0},
+        {"nodes": 1_000_000_000},
+        {"plugins": 5},
+        {"plugins": "nvidia"},
+        {"plugins": [5]},
+        {"images": 7},
+        {"images": {"a": object()}},
+        {"images": {"a": "program"}},
+        {"images": {"a": [1]}},
+        {"files": object()},
+    ],
+    ids=lambda keys: next(iter(keys)),
+)
+def test_cluster_of_other_values_is_refused(keys: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        AsyncCluster(**keys)
+
+
+@pytest.mark.parametrize("name", [object(), 5, None, "", "a\0.yaml", "a\0", "a\ud800.yaml"])
+def test_what_names_no_story_is_refused(name: Any) -> None:
+    with pytest.raises(InputError):
+        find_file(name, Path())
+
+
+@pytest.mark.parametrize("plugin", ["'unclosed", "", [], 5, {"gopher": object()}, {5: "true"}, [object()]])
+def test_what_is_no_command_of_a_plugin_is_refused(plugin: Any) -> None:
+    story = find_file("gopher-pending", Path())
+
+    with pytest.raises(InputError):
+        replacements(story, plugin)
+
+
+@pytest.mark.parametrize("kubernetes", [1.3, 5, "1.99", "\ud800"])
+def test_what_is_no_version_is_refused(kubernetes: Any) -> None:
+    with pytest.raises(InputError, match="no Kubernetes"):
+        jobs(find_file("gopher-pending", Path()), {}, kubernetes)
