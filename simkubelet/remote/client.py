@@ -16,7 +16,7 @@ from ..apis.integers import parse_int
 from .exec_credentials import CredentialError
 from .kubeconfig import ServerAccess
 
-__all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older", "items_of"]
+__all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older", "items_of", "object_of"]
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -104,7 +104,7 @@ class ApiClient:
             ApiError: it cannot be had.
         """
         try:
-            return await self.get(path)
+            return object_of(await self.get(path))
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -116,7 +116,7 @@ class ApiClient:
         Raises:
             ApiError: it is refused.
         """
-        return await self.call("PATCH", path, patch, content_type="application/strategic-merge-patch+json")
+        return object_of(await self.call("PATCH", path, patch, content_type="application/strategic-merge-patch+json"))
 
     async def call(
         self,
@@ -237,6 +237,17 @@ def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     except ValueError:
         return False
     return version < other
+
+
+def object_of(answer: JSON) -> JSON:
+    """An answer that is an object with a name.
+
+    Raises:
+        ApiError: it is none; what was asked may be asked again.
+    """
+    if not _has_name(answer):
+        raise ApiError(500, "InternalError", "the server's answer is no object")
+    return answer
 
 
 def items_of(answer: JSON) -> list[JSON]:

@@ -17,7 +17,7 @@ from ..model.clock import Clock
 from ..model.events import NodeStatusUpdated, Observer
 from ..model.node import Node, NodeStatus
 from .back_off import WorkQueue
-from .client import JSON, ApiClient, ApiError, is_older
+from .client import JSON, ApiClient, ApiError, is_older, object_of
 from .status_patch import status_patch
 
 __all__ = ["RemoteNodes"]
@@ -96,14 +96,17 @@ class RemoteNodes:
 
     # What the server has
 
-    def replaced(self, items: Sequence[JSON]) -> None:
+    def replaced(self, items: Sequence[JSON]) -> bool:
         """See `Follower`."""
         there = {str(item["metadata"]["name"]): item for item in items}
         for name in self._nodes.keys() - there.keys():
             self._forget(name)
+        is_whole = True
         for item in there.values():
-            with _LISTED(item["metadata"].get("name")):
+            with _LISTED(item["metadata"].get("name")) as passage:
                 self.changed(item)
+            is_whole = is_whole and passage.error is None
+        return is_whole
 
     def changed(self, item: JSON) -> None:
         """See `Follower`."""
@@ -155,12 +158,12 @@ class RemoteNodes:
         try:
             status_json = node_status_json(new, status, self._wall_time, self._endpoints[name])
             body = {**new, "metadata": metadata, "status": status_json}
-            return await self._client.call("POST", _NODES, body)
+            return object_of(await self._client.call("POST", _NODES, body))
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
         # Somebody was faster; the kubelet publishes its status over that one's.
-        return await self._client.get(f"{_NODES}/{name}")
+        return object_of(await self._client.get(f"{_NODES}/{name}"))
 
     async def _patch(self, node: Node, status: NodeStatus) -> JSON | None:
         old = node.manifest.get("status") or {}
@@ -178,10 +181,10 @@ class RemoteNodes:
             if lease is None:
                 body = self._with_owner({"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": spec})
                 body["spec"]["holderIdentity"] = name
-                self._leases[name] = await self._client.call("POST", _LEASES, body)
+                self._leases[name] = object_of(await self._client.call("POST", _LEASES, body))
             else:
                 body = self._with_owner({**lease, "spec": {**(lease.get("spec") or {}), **spec}})
-                self._leases[name] = await self._client.call("PUT", f"{_LEASES}/{name}", body)
+                self._leases[name] = object_of(await self._client.call("PUT", f"{_LEASES}/{name}", body))
         except ApiError as error:
             if error.status not in (404, 409):
                 raise

@@ -29,7 +29,7 @@ from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import ConditionType, PodStatus
 from ..model.version import Version
 from .back_off import WorkQueue
-from .client import JSON, ApiClient, ApiError, if_there, is_older
+from .client import JSON, ApiClient, ApiError, if_there, is_older, object_of
 from .nodes import RemoteNodes
 from .references import References
 from .status_patch import status_patch
@@ -194,44 +194,55 @@ class RemotePods:
 
     # What the server has
 
-    def replaced(self, items: Sequence[JSON]) -> None:
+    def replaced(self, items: Sequence[JSON]) -> bool:
         """See `Follower`; pods that are new come in the order of their creation."""
         own = [item for item in items if _node_of(item) in self._nodes]
         for uid in self._entries.keys() - {PodUID(item["metadata"]["uid"]) for item in own}:
             self._forget(uid)
-        for item in sorted(own, key=lambda item: str(item["metadata"].get("creationTimestamp") or "")):
+        are_taken = [False] * len(own)
+        own.sort(key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
+        for index, item in enumerate(own):
             with _LISTED(item["metadata"].get("name")):
-                self.changed(item)
+                are_taken[index] = self.changed(item)
+        return all(are_taken)
 
-    def changed(self, item: JSON) -> None:
+    def changed(self, item: JSON) -> bool:
         """See `Follower`."""
         if _node_of(item) not in self._nodes:
-            return
+            return True
         uid = PodUID(item["metadata"]["uid"])
         entry = self._entries.get(uid)
         if entry is None:
-            self._add(uid, item)
-        elif not is_older(item, entry.server.manifest):
-            self._take(entry, item)
+            return self._add(uid, item)
+        is_taken = True
+        if not is_older(item, entry.server.manifest):
+            is_taken = self._take(entry, item)
             if self._patch(entry):
                 self._updates.add(uid)
+        return is_taken
 
     def deleted(self, item: JSON) -> None:
         """See `Follower`."""
         self._forget(PodUID(item["metadata"]["uid"]))
 
-    def _add(self, uid: PodUID, item: JSON) -> None:
+    def _add(self, uid: PodUID, item: JSON) -> bool:
         try:
             pod = read_pod(item, self._wall_time)
         except InputError as error:
             _log.error("pod %s is not simulated: %s", uid, error)
-            return
+            return False
         self._created += 1
         pod = replace(pod, ordinal=self._created)
         entry = _Entry(pod, pod, address=str((item.get("status") or {}).get("podIP") or ""))
         self._entries[uid] = entry
         self._on_node[str(pod.node_name)][uid] = None
-        self._references.hold(uid, item, lambda: self._reveal(uid, entry))
+        try:
+            self._references.hold(uid, item, lambda: self._reveal(uid, entry))
+        except BaseException:
+            # The next state of it is that of a new pod.
+            self._forget(uid)
+            raise
+        return True
 
     def _reveal(self, uid: PodUID, entry: _Entry) -> None:
         """Let the kubelet know of a pod, as all that the pod refers to has been read."""
@@ -252,13 +263,14 @@ class RemotePods:
             self._observe(PodRemoved(entry.pod.key))
             self._notify(entry.pod)
 
-    def _take(self, entry: _Entry, stored: JSON) -> None:
+    def _take(self, entry: _Entry, stored: JSON) -> bool:
         try:
             entry.server = reread_pod(entry.server, stored, self._wall_time)
         except InputError as error:
             _log.error("a change of pod %s is not simulated: %s", entry.pod.key, error)
-            return
+            return False
         self._refresh(entry)
+        return True
 
     def _refresh(self, entry: _Entry) -> None:
         """Bring what the kubelet sees up to date."""
@@ -306,7 +318,8 @@ class RemotePods:
             self._complain(str(error))
             return True
         if not is_older(after, entry.server.manifest):
-            self._take(entry, after)
+            if not self._take(entry, after):
+                raise ApiError(500, "InternalError", "the server's answer is no pod")
             entry.in_vain = patch if self._patch(entry) == patch else None
         return True
 
@@ -347,7 +360,7 @@ class RemotePods:
         owners = [{**owner, "uid": node.manifest["metadata"]["uid"]} for owner in metadata.get("ownerReferences", ())]
         mirror = {**manifest, "metadata": {**metadata, "ownerReferences": owners}}
         try:
-            self.changed(await self._client.call("POST", f"/api/v1/namespaces/{namespace}/pods", mirror))
+            self.changed(object_of(await self._client.call("POST", f"/api/v1/namespaces/{namespace}/pods", mirror)))
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 # The one before is being removed, or the watch has not brought this one yet.

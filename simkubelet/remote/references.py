@@ -116,8 +116,9 @@ class References:
             pod: its object.
             on_read: called once all of it has been read; at once where that is so already.
         """
-        wanted = self._by_pod[uid] = referred_objects(pod)
-        missing = [held for one in sorted(wanted) if not (held := self._of(one, uid)).is_read.is_set()]
+        wanted = sorted(referred_objects(pod))
+        self._by_pod[uid] = set(wanted)
+        missing = [held for one in wanted if not (held := self._of(one, uid)).is_read.is_set()]
         if missing:
             self._waiting[uid] = self._tasks.create_task(self._call_when_read(uid, missing, on_read))
         else:

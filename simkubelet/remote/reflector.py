@@ -1,9 +1,10 @@
 """A copy of a list of the API server: listed once, then kept up to date by watches.
 
 A watch continues where the one before has ended, by the version of the last event or bookmark. Where the server does
-not remember that version any more (410), the list is read again. While the server is away the copy stays as it is.
+not remember that version any more (410), the list is read again, as after any other error of a watch, and where an
+object could not be taken: its next state would never come. While the server is away the copy stays as it is.
 
-Source: client-go, tools/cache/reflector.go, ``ListAndWatch``, ``watchHandler`` (v0.34.4).
+Source: client-go, tools/cache/reflector.go, ``ListAndWatch``, ``watch``, ``isWatchErrorRetriable`` (v0.34.4).
 """
 
 from __future__ import annotations
@@ -31,19 +32,23 @@ _PAGE: Final = "500"
 _MOST_PAGES: Final = 1_000
 """Of a list. Kubernetes is made for 150,000 pods, which are 300 pages."""
 _SHORT_S: Final = 1.0
+_LONGEST_GAP_S: Final = 60.0
+"""Between two lists that have an object which cannot be taken."""
 _GONE: Final = 410
+_WATCHED_ON: Final = frozenset({0, 429})
+"""Errors after which a watch continues: none came, or the server has too much to do."""
 
 
 class Follower(Protocol):
-    """Takes what a reflector learns."""
+    """Takes what a reflector learns; a call returns False where not all of it could be taken."""
 
-    def replaced(self, items: Sequence[JSON]) -> None:
+    def replaced(self, items: Sequence[JSON]) -> bool | None:
         """Take the whole list: what is not in it is gone."""
 
-    def changed(self, item: JSON) -> None:
+    def changed(self, item: JSON) -> bool | None:
         """Take an object that was created or changed."""
 
-    def deleted(self, item: JSON) -> None:
+    def deleted(self, item: JSON) -> bool | None:
         """Take an object that is gone, in its last state."""
 
 
@@ -84,13 +89,16 @@ class Reflector:
         self._version = ""
         self._complaint = ""
         self._back_off = BackOff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        self._is_whole = True
+        """Whether the list could be taken; else it is read again after a short watch."""
+        self._gaps = BackOff(2 * _SHORT_S, _LONGEST_GAP_S)
 
     async def run(self) -> None:
         """Follow the list until cancelled."""
         while True:
             begin = self._clock.now()
             try:
-                if not self._version:
+                if not (self._version and self._is_whole):
                     await self._list()
                 await self._watch()
             except ApiError as error:
@@ -113,9 +121,9 @@ class Reflector:
                 await self._clock.sleep(period_s)
 
     async def _pause_after(self, error: ApiError) -> None:
-        if error.status == _GONE:
+        if error.status not in _WATCHED_ON:
             self._version = ""
-        elif error.status and str(error) != self._complaint:
+        if error.status != _GONE and error.status and str(error) != self._complaint:
             self._complaint = str(error)
             self._complain(self._complaint)
         await self._clock.sleep(self._back_off.next_s(error.retry_after_s))
@@ -144,14 +152,19 @@ class Reflector:
                     raise ApiError(500, "InternalError", f"a list of {self._path} has no version")
         else:
             raise ApiError(500, "InternalError", f"a list of {self._path} has more than {_MOST_PAGES} pages")
+        self._is_whole = False
         with _LIST(self._path):
-            self._follower.replaced(items)
+            self._is_whole = self._follower.replaced(items) is not False
+        if self._is_whole:
+            self._gaps.reset()
         self._version = version
         self.is_synced.set()
 
     async def _watch(self) -> None:
         query = {**self._query, "resourceVersion": self._version, "allowWatchBookmarks": "true"}
         within_s = _WATCH_S * random.uniform(1.0, 2.0)  # noqa: S311 - spreads load, guards nothing
+        if not self._is_whole:
+            within_s = self._gaps.next_s()
         async with aclosing(self._client.watch(self._path, query, within_s)) as events:
             async for event in events:
                 self._version = self._handled(event)
@@ -174,10 +187,19 @@ class Reflector:
                 return version
         raise ApiError(500, "InternalError", f"an event of a watch of {self._path} has no version")
 
-    def _take(self, take: Callable[[JSON], None], item: JSON) -> None:
+    def _take(self, take: Callable[[JSON], bool | None], item: JSON) -> None:
+        """Have an object taken.
+
+        Raises:
+            ApiError: it cannot be; the list is to be read again.
+        """
         metadata = item.get("metadata") or {}
+        is_taken = False
         with _CHANGE(f"{self._path} {metadata.get('namespace') or ''}/{metadata.get('name')}"):
-            take(item)
+            is_taken = take(item) is not False
+        if not is_taken:
+            self._version = ""
+            raise ApiError(0, "InternalError", "an object could not be taken")
 
 
 def _error(status: Mapping[str, object]) -> ApiError:

@@ -41,6 +41,7 @@ from simkubelet.model.errors import HostError
 from simkubelet.model.events import EventRecorded, KubeletStopped
 from simkubelet.model.pod import Container, Pod, PodUID
 from simkubelet.node import NodeLease, NodePublisher
+from simkubelet.remote import ApiError
 from simkubelet.remote.back_off import WorkQueue
 from simkubelet.remote.references import References
 from simkubelet.remote.reflector import Reflector
@@ -301,7 +302,9 @@ async def changes(made: World) -> None:
     for verb in ("ADDED", "DELETED"):
         for name in NAMES:
             item = {"metadata": {"name": name, "resourceVersion": "2"}}
-            reflector(made, "/pods")._handled({"type": verb, "object": item})
+            # What is not taken ends the watch, as the list is to be read again.
+            with suppress(ApiError):
+                reflector(made, "/pods")._handled({"type": verb, "object": item})
 
 
 async def references(made: World) -> None:

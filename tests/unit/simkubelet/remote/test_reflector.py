@@ -63,13 +63,15 @@ class Followed:
         self.names: list[str] = []
         self.lists = 0
 
-    def replaced(self, items: Sequence[JSON]) -> None:
+    def replaced(self, items: Sequence[JSON]) -> bool:
         self.lists += 1
-        self.names = [one["metadata"]["name"] for one in items]
+        self.names = [name for one in items if (name := one["metadata"]["name"]) != "odd"]
+        return len(self.names) == len(items)
 
-    def changed(self, item: JSON) -> None:
+    def changed(self, item: JSON) -> bool:
         if item["metadata"]["name"] not in self.names:
             self.names.append(item["metadata"]["name"])
+        return item["metadata"]["name"] != "odd"
 
     def deleted(self, item: JSON) -> None:
         self.names.remove(item["metadata"]["name"])
@@ -177,11 +179,25 @@ async def test_answer_that_is_no_list_is_complained_of_and_asked_for_again(answe
         pytest.param({"type": "ERROR", "object": "gone"}, id="error that is a text"),
     ],
 )
-async def test_event_that_no_server_sends_ends_its_watch_alone(odd: JSON) -> None:
-    client, followed, complaints = await follow(listed(5, "a"), [odd], [odd], [event("ADDED", "c", 8)])
+async def test_list_is_read_again_after_an_event_that_no_server_sends(odd: JSON) -> None:
+    lists = [listed(5, "a"), listed(6, "a"), listed(7, "a")]
+    client, followed, complaints = await follow(lists[0], [odd], lists[1], [odd], lists[2], [event("ADDED", "c", 8)])
 
-    assert (client.asked, followed.names) == (["list", "5", "5", "5", "8"], ["a", "c"])
+    assert (client.asked, followed.names) == (["list", "5", "list", "6", "list", "7", "8"], ["a", "c"])
     assert len(complaints) == 1
+
+
+async def test_list_is_read_again_after_an_object_that_cannot_be_taken() -> None:
+    client, followed, complaints = await follow(listed(5, "a"), [event("ADDED", "odd", 6)], listed(7, "b"), [])
+
+    assert (client.asked, followed.names, complaints) == (["list", "5", "list", "7", "7"], ["b"], [])
+
+
+async def test_list_with_an_object_that_cannot_be_taken_is_read_again_after_a_watch() -> None:
+    events = [event("ADDED", "c", 6)]
+    client, followed, _ = await follow(listed(5, "a", "odd"), events, listed(7, "a", "b"), [])
+
+    assert (client.asked, followed.names, followed.lists) == (["list", "5", "list", "7", "7"], ["a", "b"], 2)
 
 
 async def test_list_without_an_end_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from simkubelet.cluster.objects.objects import Written
 from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod import PodUID
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
+from simkubelet.remote import ApiClient
 from tests.support.patience import until
 from tests.support.remote import NODE, Joined, Server, pod_manifest
 
@@ -165,3 +168,42 @@ async def test_mirror_pod_that_is_asked_for_twice_is_created_once(joined: Joined
     await joined.cluster.until_sent()
 
     assert len(joined.server.objects.all_of("pods")) == 1
+
+
+async def test_odd_object_of_a_pod_leaves_nothing_behind(joined: Joined) -> None:
+    await shown(joined)
+    stored = joined.server.pod("pod")
+    metadata = {**stored["metadata"], "name": "other", "uid": "other"}
+    other = {**stored, "metadata": metadata}
+    volumes = [{"name": "a", "configMap": {"name": name}} for name in (1, "a")]
+    pods = joined.cluster._pods
+
+    with pytest.raises(TypeError):
+        pods.changed({**other, "spec": {**stored["spec"], "volumes": volumes}})
+    assert pods.changed({**other, "spec": {"nodeName": NODE, "containers": 5}}) is False
+    assert pods.changed(other) is True
+    assert pods.changed({**other, "spec": {"nodeName": NODE, "containers": 5}}) is False
+
+    await until(lambda: joined.cluster.pod_named("other") is not None)
+    pods.deleted(other)
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"kind": "Status"}, {"metadata": {"name": "pod", "uid": "pod"}, "spec": 5}], ids=str
+)
+async def test_status_is_sent_again_after_an_answer_that_is_no_pod(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    uid = await shown(joined)
+    answers, call = [answer], ApiClient.call
+
+    async def odd_call(self: ApiClient, method: str, *args: Any, **keys: Any) -> Any:
+        if method == "PATCH" and answers:
+            return answers.pop()
+        return await call(self, method, *args, **keys)
+
+    monkeypatch.setattr(ApiClient, "call", odd_call)
+    joined.cluster.set_pod_status(uid, RUNNING)
+    await joined.cluster.until_sent()
+
+    assert joined.server.phase("pod") == "Running"
