@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -106,7 +107,9 @@ def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
     if named := [known[name] for name in known if argument in (name, name.rpartition("/")[2])]:
         return named
     # A user's own folder of stories comes before a topic of its name.
-    if files := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file()):
+    # Unlike Path.rglob it passes over a folder that vanishes meanwhile.
+    walked = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    if files := sorted(file for file in walked if file.suffix in ENDINGS and file.is_file()):
         return files
     if of_topic := [known[name] for name in known if name.startswith(f"{argument.rstrip('/')}/")]:
         return of_topic

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +108,18 @@ def test_file_that_is_no_story_stays_and_is_reported_when_it_is_loaded(text: str
     (folder / "wrong.yaml").write_text(text)
 
     assert tagged_names(folder, "reboot") == ["d", "wrong"]
+
+
+def test_folder_that_vanishes_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "own.yaml").touch()
+    scandir = os.scandir
+
+    def late(folder: Any) -> Any:
+        if Path(folder).name == "gone":
+            Path(folder).rmdir()
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", late)
+
+    assert find([str(tmp_path)]) == [tmp_path / "own.yaml"]
