@@ -121,4 +121,7 @@ def _write(text: str, output: Path | None, kind: str, mark: str) -> None:
                 beginning = file.read(_BEGINNING)
             if beginning and mark.encode() not in beginning:
                 raise InputError(f"-o: {output} is there already and is not {kind}: remove it or choose another file")
-        output.write_text(text, encoding="utf-8")
+        elif output.is_symlink() and not output.exists():
+            raise InputError(f"-o: {output} is a link to nothing: remove it or choose another file")
+        with output.open("w" if output.exists() else "x", encoding="utf-8") as file:
+            file.write(text)

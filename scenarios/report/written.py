@@ -73,6 +73,8 @@ def make_place(path: Path, kind: Kind) -> None:
             raise _foreign(path, kind)
     elif path.exists() and not path.is_dir():
         raise _foreign(path, kind)
+    elif path.is_symlink():
+        raise FileExistsError(errno.EEXIST, "it is a link to nothing; remove it or choose another place", str(path))
 
 
 def is_read_once(path: Path) -> bool:
@@ -91,7 +93,8 @@ def open_output(path: Path, kind: Kind) -> io.BufferedWriter:
     if is_read_once(path):
         return io.BufferedWriter(_Unread(path, "w", opener=_opened))
     make_place(path, kind)
-    return path.open("wb")
+    # Of a new file no link is followed that somebody puts there meanwhile.
+    return path.open("wb" if path.exists() else "xb")
 
 
 class _Unread(io.FileIO):

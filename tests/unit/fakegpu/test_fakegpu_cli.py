@@ -110,6 +110,17 @@ def test_full_disk_is_exit_status_3(machine: Machine, capsys: pytest.CaptureFixt
     assert (status, err) == (3, "error: /dev/full: No space left on device\n")
 
 
+def test_link_to_nothing_is_not_followed(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "cdi.json"
+    link.symlink_to(tmp_path / "absent")
+
+    status, _, err = run(capsys, "cdi", "--dir", machine.directory, "-o", link)
+
+    reason = "is a link to nothing: remove it or choose another file"
+    assert (status, err) == (2, f"error: -o: {link} {reason}\n")
+    assert not (tmp_path / "absent").exists()
+
+
 @pytest.mark.parametrize("command", ["up", "down", "exec", "list", "fail", "heal", "set", "profiles"])
 def test_help_of_each_command_teaches_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, command, "--help")

@@ -75,6 +75,20 @@ def test_link_in_the_place_of_a_page_is_not_followed(
     assert (status, "is there already and is not a page of simkubelet" in err) == (2, True)
 
 
+@pytest.mark.parametrize("option", ["--junit", "--trace"])
+def test_link_to_nothing_is_not_followed(
+    option: str, tmp_path: Path, run_cli: Any, write_story: Any, played: Any
+) -> None:
+    file = tmp_path / "file"
+    file.symlink_to(tmp_path / "absent")
+
+    status, _, err = run_cli("run", write_story(STORY), option, file)
+
+    reason = "it is a link to nothing; remove it or choose another place"
+    assert (status, err) == (2, f"error: {option}: '{file}' cannot be written: {reason}\n")
+    assert not (tmp_path / "absent").exists()
+
+
 def test_path_of_too_many_names_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
         make_place(tmp_path.joinpath(*"a" * 1800), JUNIT)
