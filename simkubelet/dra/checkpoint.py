@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
-from ..apis.documents import MOST_VALUES, read_file
+from ..apis.documents import LARGEST_FILE, MOST_VALUES, read_file
 from ..golang.text import InvalidJsonError, json_string, read_json
 from ..model.version import Version
 from .claim_info import ClaimInfo
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 CHECKPOINT_NAME: Final = "dra_manager_state"
+_NOT_SAVED: Final = f"could not save checkpoint {CHECKPOINT_NAME}"
 _HEAD: Final = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":'
 _ESCAPED_HEAD: Final = json_string(_HEAD)[1:-1]
 _MAX_UINT32: Final = (1 << 32) - 1
@@ -77,9 +78,9 @@ class ClaimsFile:
             text = read_file(path, within_s=0).decode(errors="replace")
         except FileNotFoundError:
             try:
-                self._write(encode(None, self._version))
+                self._write(encode(None, self._version).encode())
             except FileNotReplacedError as error:
-                reason = f"failed to store checkpoint {CHECKPOINT_NAME}: could not save checkpoint {CHECKPOINT_NAME}: "
+                reason = f"failed to store checkpoint {CHECKPOINT_NAME}: {_NOT_SAVED}: "
                 raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}{error}") from None
             return []
         except OSError as error:
@@ -89,21 +90,38 @@ class ClaimsFile:
             data = _data(text)
             return _unread_claims(data, self._version) or _infos(data)
 
+    def check(self, claims: Iterable[ClaimInfo | UnreadClaim]) -> None:
+        """Make sure that a file of these claims would be read again.
+
+        Raises:
+            ClaimsNotWrittenError: it is too large.
+        """
+        self._content(claims)
+
     def save(self, claims: Iterable[ClaimInfo | UnreadClaim]) -> None:
         """Write it.
 
         Raises:
-            ClaimsNotWrittenError: the disk does not take it.
+            ClaimsNotWrittenError: it is too large to be read again, or the disk does not take it.
         """
+        content = self._content(claims)
+        try:
+            self._write(content)
+        except FileNotReplacedError as error:
+            raise ClaimsNotWrittenError(f"{_NOT_SAVED}: {error}") from None
+
+    def _content(self, claims: Iterable[ClaimInfo | UnreadClaim]) -> bytes:
         kept = self._texts
         self._texts = {(one.namespace, one.name): _ClaimText.of(one, self._version, kept) for one in claims}
-        try:
-            self._write(_text_of(self._texts.values()))
-        except FileNotReplacedError as error:
-            raise ClaimsNotWrittenError(f"could not save checkpoint {CHECKPOINT_NAME}: {error}") from None
+        content = _text_of(self._texts.values()).encode()
+        if len(content) > LARGEST_FILE:
+            raise ClaimsNotWrittenError(f"{_NOT_SAVED}: it would be larger than {LARGEST_FILE >> 20} MiB")
+        if content.count(b",") > MOST_VALUES:
+            raise ClaimsNotWrittenError(f"{_NOT_SAVED}: it would have more than {MOST_VALUES} values")
+        return content
 
-    def _write(self, text: str) -> None:
-        replace_file(self._folder, CHECKPOINT_NAME, text.encode())
+    def _write(self, content: bytes) -> None:
+        replace_file(self._folder, CHECKPOINT_NAME, content)
 
 
 class _ClaimText(NamedTuple):

@@ -277,6 +277,7 @@ class DraManager:
     def _joined(self, pod: Pod, new: ClaimInfo) -> ClaimInfo:
         """The claim of the cache, with the pod as a user."""
         info = self.cache.find(new.namespace, new.name)
+        undo: Callable[[], object] = partial(self.cache.remove, new.namespace, new.name)
         if info is None:
             info = new
             self.cache.add(info)
@@ -287,16 +288,21 @@ class DraManager:
             )
         elif info.is_being_unprepared and _REFUSES_LEAVING_CLAIMS.at(self._version):
             raise DynamicResourcesError(f"ResourceClaim {info.name} is being unprepared")
+        else:
+            undo = partial(info.pods.pop, pod.uid, None)
         info.pods[pod.uid] = None
+        self._refuse_too_much(self._texts.save_cache, undo)
         return info
 
     async def _prepare_by(self, plugin: DriverPlugin, infos: Sequence[ClaimInfo]) -> None:
         async with aclosing(self._calls.prepare(plugin, infos)) as answers:
             async for asked, devices in answers:
                 info = self._cached(asked)
+                undo = partial(info.drivers.__setitem__, plugin.driver, info.drivers.get(plugin.driver))
                 if _RESETS_DEVICES.at(self._version):
                     info.drivers[plugin.driver] = None
                 info.add_devices(plugin.driver, devices)
+                self._refuse_too_much(self._texts.save_state, undo)
 
     def _cached(self, info: ClaimInfo) -> ClaimInfo:
         """The claim of the cache now: while drivers were asked, another one may have taken its place."""
@@ -374,6 +380,14 @@ class DraManager:
         try:
             self._file.save(self.cache.as_they_are())
         except ClaimsNotWrittenError as error:
+            raise ClaimsNotWrittenError(text.format(error=error)) from None
+
+    def _refuse_too_much(self, text: str, undo: Callable[[], object]) -> None:
+        """Undo a change of the cache that the checkpoint has no room for: no other claim could be written with it."""
+        try:
+            self._file.check(self.cache.as_they_are())
+        except ClaimsNotWrittenError as error:
+            undo()
             raise ClaimsNotWrittenError(text.format(error=error)) from None
 
     async def _watch_health(self, plugin: DriverPlugin) -> None:

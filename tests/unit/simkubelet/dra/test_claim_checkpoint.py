@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simkubelet.apis.documents import MOST_VALUES
 from simkubelet.dra.checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError, decode, encode
 from simkubelet.dra.claim_info import ClaimInfo, PreparedDevice
 from simkubelet.golang.text import json_string
 from simkubelet.model.pod import PodUID
 from simkubelet.model.version import version
-from tests.support.dra_node import DraWorld, pod_object
+from tests.support.dra_node import DRIVER, DraWorld, pod_object
 
 V1_34, V1_35 = version("1.34"), version("1.35")
 
@@ -187,6 +188,61 @@ def test_folder_in_the_checkpoints_place_stops_the_start(tmp_path: Path) -> None
         ClaimsFile(tmp_path, V1_34).load()
     with pytest.raises(ClaimsNotWrittenError, match="could not save checkpoint dra_manager_state: rename"):
         ClaimsFile(tmp_path, V1_34).save([])
+
+
+@pytest.mark.parametrize(
+    ("ids", "error"),
+    [
+        pytest.param(["x"] * 200_001, "it would have more than 200000 values", id="values"),
+        pytest.param(["x" * (10 << 20)], "it would be larger than 10 MiB", id="bytes"),
+    ],
+)
+def test_claims_that_could_not_be_read_are_not_written(tmp_path: Path, ids: list[str], error: str) -> None:
+    file = ClaimsFile(tmp_path, V1_34)
+    small = ClaimInfo("u", "c", "n", drivers={"d": (PreparedDevice("p", "x"),)})
+    file.save([small])
+
+    with pytest.raises(ClaimsNotWrittenError, match=f"^could not save checkpoint dra_manager_state: {error}$"):
+        file.save([small, ClaimInfo("u", "large", "n", drivers={"d": (PreparedDevice("p", "x", cdi_ids=ids),)})])
+
+    assert len(ClaimsFile(tmp_path, V1_34).load()) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "added"),
+    [
+        pytest.param(["e.com/x=y"] * 170_000, ["e.com/x=y"] * 40_000, id="values"),
+        pytest.param(["y" * (7 << 20)], ["y" * (3 << 20)], id="bytes"),
+    ],
+)
+async def test_answer_without_room_fails_its_pod_only(world: DraWorld, there: list[str], added: list[str]) -> None:
+    for pod in ("p1", "p2"):
+        await world.put_claim(f"c{pod}", pod)
+    large = PreparedDevice("pool", "dev-0", ("req",), there)
+    world.node.manager.cache.add(ClaimInfo("old", "old", "default", drivers={DRIVER: (large,)}))
+    await world.drive("set", rpc="prepare", devices={"cp1": [{"pool": "p", "device": "d", "cdi": added}]})
+
+    answers = [await world.manager("prepare", pod=pod_object(pod, f"c{pod}")) for pod in ("p1", "p1", "p2")]
+
+    error = answers[0]["error"]
+    assert "could not save checkpoint dra_manager_state: it would " in error
+    assert [answer.get("error") for answer in answers] == [error, error, None]
+    assert (await world.manager("unprepare", pod=pod_object("p2", "cp2")))["ok"]
+    assert (await world.manager("restart"))["ok"]
+
+
+async def test_pod_without_room_leaves_it_to_others(world: DraWorld) -> None:
+    for pod in ("p1", "p2"):
+        await world.put_claim(f"c{pod}", pod)
+    await world.manager("prepare", pod=pod_object("p1", "cp1"))
+    left = MOST_VALUES - encode(world.node.manager.cache, V1_34).count(",")
+    world.node.manager.cache.add(ClaimInfo("u", "c", "n", drivers={"d": (PreparedDevice("", "", ("",) * (left - 9)),)}))
+
+    error = (await world.manager("prepare", pod=pod_object("p2", "cp2")))["error"]
+
+    assert error.startswith("prepare dynamic resources: checkpoint ResourceClaim cache: could not save checkpoint ")
+    assert (await world.manager("might_need_unprepare", uid="p2"))["value"] is False
+    assert (await world.manager("unprepare", pod=pod_object("p1", "cp1")))["ok"]
 
 
 async def test_disk_that_takes_nothing_fails_the_pod(world: DraWorld) -> None:
