@@ -13,6 +13,7 @@ cmd/nvidia-cdi-hook/create-symlinks (nvidia-container-toolkit v1.19.0).
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import secrets
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .._internal.file_tree import PATH_MAX
+from .._internal.file_tree import PATH_MAX, check_path
 from .._internal.sandbox import is_stand_in
 from ..apis.cdi import ContainerEdits, DeviceNode, Hook
 from ..cdi import CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
@@ -42,6 +43,7 @@ On a real node that is the vendor's container toolkit, which looks at ``NVIDIA_V
 """
 _ALL: Final = "rwm"
 _OF_PROGRAMS: Final = (Path("/run"), Path("/var/run").resolve())
+_MISSING: Final = os.strerror(errno.ENOENT).lower()
 _SHOWN_OF_PATH: Final = 256
 _MOST_BINDS: Final = 1000
 """Mounts, devices and links of a container: to look for each takes part of a millisecond, in which the node waits."""
@@ -111,15 +113,18 @@ class ContainerSetup:
         """Show a device node of the node, or a file that stands for one."""
         source = self._on_host(host_path)
         if source is None:
-            raise refused_spec(f"lstat {host_path}: no such file or directory")
+            raise refused_spec(f"lstat {host_path}: {_why_unseen(host_path)}")
         is_node = not stat.S_ISREG(source.stat().st_mode)
         if is_node and not source.is_dir() and set(permissions or _ALL) != set(_ALL):
             self.limits.append(f"device {container_path}: permissions {permissions!r}: the file's own ones hold")
         if source.is_dir() and self._is_of_host(source):
             # One by one, as containerd does too: nothing can be made in the host's folder then.
-            for entry in sorted(source.iterdir()):
-                if entry.is_char_device() or entry.is_block_device():
-                    self.device(str(entry), f"{container_path}/{entry.name}", permissions)
+            try:
+                found = [one for one in sorted(source.iterdir()) if one.is_char_device() or one.is_block_device()]
+            except OSError as error:
+                raise refused_spec(f"open {host_path}: {(error.strerror or '').lower()}") from None
+            for entry in found:
+                self.device(str(entry), f"{container_path}/{entry.name}", permissions)
             return
         is_read_only = not is_node and ("w" not in (permissions or _ALL) or self._is_of_host(source))
         self._bind(source, container_path, is_read_only=is_read_only, is_device=True)
@@ -133,12 +138,13 @@ class ContainerSetup:
             self._cdi_device(node, logs)
         for mount in edits.mounts:
             if self._on_host(mount.host_path) is None:
-                if _is_of_programs(_absolute(mount.host_path)):
+                real = _seen(_absolute(mount.host_path))
+                if real is not None and _is_of_programs(real):
                     where = f"mount {mount.container_path}: {mount.host_path}"
                     self.limits.append(f"{where} is the host's, with sockets of its programs, so it is left out")
                     continue
                 where = f'error mounting "{mount.host_path}" to rootfs at "{mount.container_path}"'
-                raise init_error(f"{where}: stat {mount.host_path}: no such file or directory")
+                raise init_error(f"{where}: stat {mount.host_path}: {_why_unseen(mount.host_path)}")
             self.mount(mount.host_path, mount.container_path, is_read_only="ro" in mount.options)
         for hook in edits.hooks:
             self._hook(hook)
@@ -158,9 +164,8 @@ class ContainerSetup:
             number = f"{node.type} {node.major}:{node.minor}"
             self.limits.append(f"device {node.path}: making {number} takes a privilege, a plain file stands for it")
         else:
-            raise injection_error(
-                f'failed to inject devices: failed to stat CDI host device "{node.source}": no such file or directory'
-            )
+            words = f'failed to stat CDI host device "{node.source}": {_why_unseen(node.source)}'
+            raise injection_error(f"failed to inject devices: {words}")
 
     def _hook(self, hook: Hook) -> None:
         links = links_of(hook)
@@ -183,9 +188,9 @@ class ContainerSetup:
         absolute = _absolute(path)
         for tree in (self._tree, None, FileTree(self.folder, "view")):
             if tree is None:
-                # False where it cannot be seen.
-                if os.path.exists(absolute) and not _is_of_programs(absolute):  # noqa: PTH110
-                    return absolute.resolve()
+                real = _seen(absolute)
+                if real is not None and not _is_of_programs(real):
+                    return real
                 continue
             try:
                 if not is_stand_in(tree.stat(str(absolute))):
@@ -207,16 +212,33 @@ def _refuse_many(*asked: Collection[object]) -> None:
         raise refused_container(f"more than {_MOST_BINDS:,} mounts, devices and links; give the container fewer")
 
 
-def _is_of_programs(path: Path) -> bool:
-    """Whether a path of the host is a socket, or holds those of its programs, or is of one of its processes.
+def _seen(path: Path) -> Path | None:
+    """What is at a path of the host, without links; None where nothing can be seen."""
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _is_of_programs(real: Path) -> bool:
+    """Whether what is on the host is a socket, or holds those of its programs, or is of one of its processes.
 
     A mount that is read-only lets a container connect, and who answers does what it is asked with rights of its own.
     ``/proc/self`` would be the simulator, whose environment a container of the same user may read.
     """
-    real = path.resolve()
     if real.is_relative_to("/proc") and "".join(real.parts[2:3]).isdecimal():
         return True
     return real.is_socket() or any(real.is_relative_to(place) or place.is_relative_to(real) for place in _OF_PROGRAMS)
+
+
+def _why_unseen(path: str) -> str:
+    """Go's words for what keeps a path of the host from being looked at; a node lacks what the host does not show."""
+    try:
+        check_path(path)
+        _absolute(path).stat()
+    except OSError as error:
+        return (error.strerror or "").lower()
+    return _MISSING
 
 
 def set_up(

@@ -201,6 +201,9 @@ class ProcessRuntime:
         shown = placed(self._image, [*own_files, *setup.binds.values()])
         if any("\0" in f"{place}{bind.source}" for place, bind in shown.items()):
             raise refused_spec("a path has a NUL character in it")
+        if "" in setup.env:
+            # Source: libcontainer/env.go, ``prepareEnv`` (runc v1.4.0).
+            raise init_error("invalid environment variable: name cannot be empty")
         inside = [f"{name}={value}" for name, value in setup.env.items()]
         with ExitStack() as held:
             async with _Pipe() as info, _Pipe() as status:

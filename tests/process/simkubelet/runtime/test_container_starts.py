@@ -101,6 +101,14 @@ async def test_program_that_cannot_be_started_is_a_start_error(node, command, se
     assert words in raised.value.message
 
 
+async def test_variable_without_a_name_is_a_start_error(node):
+    with pytest.raises(ContainerStartError) as raised:
+        await node.start("true", envs={"": "x"})
+
+    assert raised.value.failure is StartFailure.RUN
+    assert raised.value.message.startswith(f"{IN_INIT}invalid environment variable: name cannot be empty")
+
+
 async def test_container_without_a_command_is_refused(node):
     with pytest.raises(
         ContainerStartError, match=r'^failed to generate container ".*" spec: .*: no command specified$'

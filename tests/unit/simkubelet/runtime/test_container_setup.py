@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from simkubelet.runtime import container_setup
 from simkubelet.runtime.container_runtime import ContainerStartError
 from simkubelet.runtime.container_setup import no_hook, set_up
 
+NOTHING = DeviceRunOptions({}, (), (), {}, ())
 MANY = 20_000
 LINKS = tuple(word for number in range(MANY) for word in ("--link", f"lib.so.1::/opt/{number}"))
 
@@ -145,3 +149,44 @@ def test_path_of_a_million_names_is_refused_at_once(options: DeviceRunOptions, t
 
     assert len(str(refused.value)) < 1000
     assert list((tmp_path / "root").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("a\0b", "invalid argument", id="NUL"),
+        pytest.param("b" * 300, "file name too long", id="long name"),
+        pytest.param("loop/x", "too many levels of symbolic links", id="loop"),
+        pytest.param("../../../../../../../../../proc/2/exe", "no such file or directory", id="no program"),
+        pytest.param("x", "no such file or directory", id="missing"),
+    ],
+)
+def test_path_that_cannot_be_looked_at_fails_its_container(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "node/root").mkdir(parents=True)
+    (tmp_path / "loop").symlink_to("loop")
+    path = f"{tmp_path}/{name}"
+    device = DeviceNode(path, "/dev/x", "rw")
+    asked: list[tuple[DeviceRunOptions, ContainerEdits, str]] = [
+        (NOTHING, ContainerEdits(mounts=(cdi.Mount(path, "/x", ()),)), f'"{path}" to rootfs at "/x": stat {path}: '),
+        (NOTHING, ContainerEdits(device_nodes=(cdi.DeviceNode("/dev/x", path),)), f'stat CDI host device "{path}": '),
+        (DeviceRunOptions({}, (), (device,), {}, ()), ContainerEdits(), f"lstat {path}: "),
+    ]
+
+    for options, edits, about in asked:
+        with pytest.raises(ContainerStartError, match=re.escape(about + words)):
+            set_up(tmp_path / "node", {}, options, edits, no_hook, tmp_path)
+
+
+def test_folder_of_devices_that_cannot_be_read_fails_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    (tmp_path / "node/root").mkdir(parents=True)
+    (tmp_path / "devices").mkdir()
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    options = DeviceRunOptions({}, (), (DeviceNode(f"{tmp_path}/devices", "/dev/x", "rw"),), {}, ())
+
+    with pytest.raises(ContainerStartError, match=f"open {tmp_path}/devices: permission denied$"):
+        set_up(tmp_path / "node", {}, options, ContainerEdits(), no_hook, tmp_path)
