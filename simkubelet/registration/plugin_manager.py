@@ -45,6 +45,8 @@ _MOST_ATTEMPTS: Final = 1000
 """At a time; a kubelet has no bound."""
 _MOST_PAUSES: Final = 1000
 """That are kept of sockets that are gone; a kubelet keeps all, so that a new socket of that name waits longer."""
+_MOST_SOCKETS: Final = 1000
+"""More are kept as long as they are there; a kubelet keeps all that were renamed away, and tries them for ever."""
 _MOST_FOLDERS: Final = 1000
 """That are watched; a kubelet watches as many as its user may. So long everything else waits."""
 _NAMES: Final = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR
@@ -103,6 +105,7 @@ class PluginManager:
         self._watcher = PluginWatcher(directory, self._found, self._deleted)
         self._generations = count()
         self._desired: dict[Path, int] = {}
+        self._room = _MOST_SOCKETS
         self._actual: dict[Path, RegisteredPlugin] = {}
         self._pauses: dict[Path, _Pause] = {}
         self._attempts: dict[Path, asyncio.Task[None]] = {}
@@ -147,6 +150,10 @@ class PluginManager:
 
     def _found(self, socket: Path) -> None:
         self._desired[socket] = next(self._generations)
+        if len(self._desired) > self._room:
+            self._desired = {one: generation for one, generation in self._desired.items() if _is_socket(one)}
+            # Many that are there are not looked at again with each that comes.
+            self._room = max(_MOST_SOCKETS, 2 * len(self._desired))
         self._is_changed.set()
         self._on_found(socket.relative_to(self._directory))
 
@@ -254,7 +261,7 @@ class PluginManager:
 class PluginWatcher:
     """Reports the sockets below one folder from `start` to `stop`; whatever is there at the start counts as new.
 
-    Folders in folders are watched too. The kubelet's gaps are kept: a socket that is renamed away is never missed, and
+    Folders in folders are watched too. The kubelet's gaps are kept: a socket that is renamed away is not missed, and
     a socket with a leading dot is never found, though a folder with one is looked into when it is there from the start,
     and a socket in a linked folder is found only when it comes later, also where the watched folder itself is the link.
     A link that leads out of the folder above is left out, and so is, unlike there, a folder without permissions alone,

@@ -225,6 +225,22 @@ async def test_pauses_of_sockets_that_are_gone_are_forgotten_where_they_are_many
     assert len(manager._pauses) <= 4
 
 
+async def test_sockets_that_were_renamed_away_are_forgotten_where_they_are_many(
+    start, serve, clock: AttendedClock, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plugin_manager, "_MOST_SOCKETS", 3)
+    manager = start()
+    for number in range(5):
+        plugin = await serve(f"{number}.sock")
+        await clock.leap_until(lambda plugin=plugin: plugin.socket in manager.registered_sockets)
+        if number < 3:
+            plugin.socket.rename(folder / ".away")
+        assert len(manager.desired_sockets) == (number + 1 if number < 3 else number - 2)
+
+    await clock.leap_until(lambda: len(manager.registered_sockets) == 2)
+    assert manager.registered_sockets == manager.desired_sockets == {folder / "3.sock", folder / "4.sock"}
+
+
 async def test_more_sockets_than_attempts_at_a_time_are_all_registered(
     start, serve, clock: AttendedClock, monkeypatch: pytest.MonkeyPatch
 ):
