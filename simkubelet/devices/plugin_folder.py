@@ -181,11 +181,14 @@ class PluginFolder:
         """Write the checkpoint.
 
         Raises:
-            CheckpointNotWrittenError: the disk does not take it; the message is the kubelet's.
+            CheckpointNotWrittenError: the disk does not take it, or it is too large; the message is the kubelet's.
         """
         try:
             if self.is_full:
                 raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
+            if len(text) > LARGEST_CHECKPOINT:
+                # It would not be read again, and the next kubelet would hand out what pods have.
+                raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.EFBIG).lower()}")
             try:
                 self._replace_checkpoint(text)
             except FileNotFoundError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
-from ..apis.documents import LARGEST_FILE, load_json, read_file
+from ..apis.documents import LARGEST_CHECKPOINT, load_json, read_file
 from ..apis.drahealth import HEALTHY, UNHEALTHY, NodeWatchResourcesResponse
 from ..golang.text import json_string
 from ..model.version import Difference
@@ -171,7 +171,7 @@ def _map(entries: Iterable[str]) -> str:
 
 def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
     try:
-        document = load_json(read_file(path, LARGEST_FILE, within_s=0).decode())
+        document = load_json(read_file(path, LARGEST_CHECKPOINT, within_s=0).decode())
         return {driver: _reports(state) for driver, state in document.items()}
     except FileNotFoundError:
         return {}

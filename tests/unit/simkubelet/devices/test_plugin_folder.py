@@ -80,6 +80,17 @@ def test_checkpoint_is_not_written_behind_a_link(short_folder: Path, tmp_path: P
     decoy.check()
 
 
+def test_checkpoint_that_could_not_be_read_is_not_written(short_folder: Path) -> None:
+    folder = PluginFolder(short_folder / "device-plugins")
+    folder.prepare()
+    folder.save(b"{}")
+
+    with pytest.raises(CheckpointNotWrittenError, match="file too large"):
+        folder.save(b" " * ((64 << 20) + 1))
+
+    assert (folder.directory / "kubelet_internal_checkpoint").read_bytes() == b"{}"
+
+
 async def test_node_whose_folder_was_lost_starts_with_zeroed_resources(node: Any):
     await node.plugin("d0")
     await node.tick()

@@ -206,6 +206,18 @@ async def test_driver_with_long_names_loses_its_own_devices(tmp_path: Path, monk
     await asyncio.sleep(0)
 
 
+async def test_names_that_are_written_as_escapes_are_read_again(tmp_path: Path) -> None:
+    pool = "\x01" * (1 << 20)
+    known = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+    device = DeviceHealth(device=DeviceIdentifier(pool_name=pool, device_name="d"), health=UNHEALTHY)
+    known.update(DRIVER, NodeWatchResourcesResponse(devices=[device]))
+    await asyncio.sleep(0)
+
+    read = driver_health.DriverHealth(tmp_path, lambda: 0.0)
+
+    assert read.of_device(DRIVER, (pool, "d")) == known.of_device(DRIVER, (pool, "d")) == "Unhealthy"
+
+
 async def test_drivers_that_report_nothing_are_not_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
