@@ -374,7 +374,11 @@ def open_regular(name: str, folder: int, mode: str, buffering: int = -1) -> IO[A
     """Open a regular file in an open folder, without waiting; text is UTF-8."""
 
     def opener(name: str, flags: int) -> int:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
+        try:
+            descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
+        except BlockingIOError as error:
+            # Source: fcntl(2), "Leases".
+            raise BlockingIOError(error.errno, "is kept by a lease of another process", name) from None
         found = os.fstat(descriptor).st_mode
         if stat.S_ISREG(found):
             return descriptor

@@ -82,7 +82,12 @@ def read_file(path: str | os.PathLike[str] | int, limit: int = LARGEST_FILE, *, 
     Raises:
         OSError: it cannot be read, is larger than `limit`, or nothing came; `strerror` says it.
     """
-    descriptor = os.dup(path) if isinstance(path, int) else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.dup(path) if isinstance(path, int) else os.open(path, flags)
+    except BlockingIOError as error:
+        # Source: fcntl(2), "Leases".
+        raise BlockingIOError(error.errno, "is kept by a lease of another process", path) from None
     try:
         size = os.fstat(descriptor).st_size
         content = bytearray()

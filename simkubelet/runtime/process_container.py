@@ -21,7 +21,7 @@ from .container_runtime import ContainerStartError, ExitStatus, StartFailure
 from .program import Program
 from .translated_files import TranslatedFiles
 
-__all__ = ["ContainerFiles", "ProcessContainer", "container_log", "remove_logs", "tail"]
+__all__ = ["ContainerFiles", "ProcessContainer", "container_log", "remove_logs"]
 
 _MESSAGE_MAX_BYTES: Final = 4096
 _LOG_MESSAGE_MAX_BYTES: Final = 2048
@@ -52,9 +52,30 @@ class ContainerFiles:
                 open_without_links(file, "wb", make=True).close()
             _remove_before(log.parent, attempt - 1)
         except OSError as error:
-            words = f"create container log directory for container {container.name} failed: {_words(error)}"
-            raise ContainerStartError(StartFailure.CREATE, words) from None
+            raise files._refusal(error) from None
         return files
+
+    def open_log(self) -> PipedLog:
+        """Open the log for what the container writes.
+
+        Raises:
+            ContainerStartError: it cannot be opened.
+        """
+        try:
+            return PipedLog.open(self.log)
+        except OSError as error:
+            raise self._refusal(error) from None
+
+    def end_of_log(self) -> str:
+        """As much of the end of the log as a container's status takes, or what keeps it from being read."""
+        try:
+            return _tail(self.log)
+        except OSError as error:
+            return f"Error on reading termination message from logs: {_words(error)}"
+
+    def _refusal(self, error: OSError) -> ContainerStartError:
+        words = f"create container log directory for container {self.log.parent.name} failed: {_words(error)}"
+        return ContainerStartError(StartFailure.CREATE, words)
 
 
 def container_log(folder: Path, pod: str, container: str, attempt: int) -> Path:
@@ -192,14 +213,10 @@ class ProcessContainer:
             return f"Error on reading termination log {self._files.message}: {_words(error)}"
         if message or status == 0 or not self._program.is_log_the_message:
             return message
-        try:
-            return tail(self._files.log)
-        except OSError as error:
-            return f"Error on reading termination message from logs: {_words(error)}"
+        return self._files.end_of_log()
 
 
-def tail(log: Path) -> str:
-    """The end of a log, as much of it as a container's status takes."""
+def _tail(log: Path) -> str:
     with open_without_links(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_MESSAGE_MAX_BYTES))
         lines: list[str] = file.read().decode(errors="replace").splitlines(keepends=True)

@@ -35,7 +35,6 @@ from .._internal import isolation
 from .._internal.bounds import BoundProgram, Bounds
 from .._internal.cgroups import memory_of_machine
 from .._internal.file_tree import found_without_links
-from .._internal.piped_log import PipedLog
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
@@ -54,7 +53,7 @@ from .bubblewrap import (
 )
 from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, cdi_edits, no_hook, set_up
-from .process_container import ContainerFiles, ProcessContainer, tail
+from .process_container import ContainerFiles, ProcessContainer
 from .program import Program, program_of
 from .translated_files import TranslatedFiles, check_containers, container_supervisor
 
@@ -155,7 +154,7 @@ class ProcessRuntime:
     ) -> ProcessContainer:
         supervisor = await asyncio.to_thread(container_supervisor)
         network = self._networks.get(pod.uid)
-        output = PipedLog.open(files.log)
+        output = files.open_log()
         root = None
         try:
             root = TranslatedFiles(self._folder, supervisor) if supervisor else None
@@ -183,7 +182,7 @@ class ProcessRuntime:
         if said.startswith(_READY):
             raise init_error(said.removeprefix(_READY).decode(errors="replace"))
         await asyncio.to_thread(check_containers)
-        raise init_error(tail(files.log).strip().removeprefix("bwrap: "))
+        raise init_error(files.end_of_log().strip().removeprefix("bwrap: "))
 
     async def _spawn(
         self,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import signal
 from pathlib import Path
 
+import pytest
+
+from simkubelet.apis.documents import read_file
 from simkubelet.model.pod import PodUID, pod_from_manifest
+from simkubelet.runtime.container_runtime import ContainerStartError
 from simkubelet.runtime.process_container import ContainerFiles, remove_logs
 from tests.support.decoy import Decoy, make_deep_folder
 
@@ -34,3 +40,20 @@ def test_logs_of_pods_that_are_gone_are_removed_whatever_a_program_has_left_ther
 
     assert sorted(entry.name for entry in logs.iterdir()) == ["ns_a_kept", "ns_d_link"]
     decoy.check()
+
+
+def test_log_that_is_kept_by_a_lease_fails_its_container(tmp_path: Path) -> None:
+    pod = pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "main", "image": "x"}]}})
+    files = ContainerFiles.create(tmp_path, pod, pod.containers[0], 0)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with files.log.open("rb+") as log:
+            fcntl.fcntl(log, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+            with pytest.raises(ContainerStartError, match="main failed: is kept by a lease of another process"):
+                files.open_log()
+            assert files.end_of_log().endswith(": is kept by a lease of another process")
+            with pytest.raises(BlockingIOError, match="is kept by a lease of another process"):
+                read_file(files.log)
+    finally:
+        signal.signal(signal.SIGIO, before)
