@@ -27,7 +27,15 @@ if typing.TYPE_CHECKING:
         visible,
     )
     from ._internal.piped_log import PipedLog, rotated_files
-    from ._internal.sandbox import NodeView, check_sandbox, has_strangers, is_stand_in, sandboxed, tied_to_parent
+    from ._internal.sandbox import (
+        NodeView,
+        check_sandbox,
+        cluster_home,
+        has_strangers,
+        is_stand_in,
+        sandboxed,
+        tied_to_parent,
+    )
 else:
     from ._internal import lazy
 
@@ -61,6 +69,7 @@ else:
             ".._internal.sandbox": (
                 "NodeView",
                 "check_sandbox",
+                "cluster_home",
                 "has_strangers",
                 "is_stand_in",
                 "sandboxed",
@@ -79,6 +88,7 @@ __all__ = [
     "NodeView",
     "PipedLog",
     "check_sandbox",
+    "cluster_home",
     "contain_failures",
     "escape",
     "find_library",

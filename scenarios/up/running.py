@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from simkubelet.devices import check_socket_path
+from simkubelet.host import cluster_home
 from simkubelet.model.errors import HostError, InputError
 
 from ..backends.world.folders import (
@@ -115,7 +116,7 @@ def claimed(name: str, option: str = "--name") -> Iterator[Path]:
         InputError: a cluster of that name runs, or its folder is somebody else's or cannot hold sockets.
         HostError: the folder cannot be made or removed.
     """
-    path = _home() / name
+    path = cluster_home() / name
     check_socket_path(control_socket(path), f"{_ELSEWHERE} with a shorter path")
     folder = _claimed(path, option)
     try:
@@ -145,7 +146,7 @@ def left_clusters() -> Iterator[OwnFolder]:
         InputError: the folder that they are in is not this user's alone.
     """
     if _has_home():
-        yield from left_folders(_home(), NAME)
+        yield from left_folders(cluster_home(), NAME)
 
 
 @contextmanager
@@ -206,18 +207,9 @@ def clusters() -> dict[str, Cluster]:
     Raises:
         InputError: the folder that they are in is not this user's alone.
     """
-    folders = sorted(_home().iterdir()) if _has_home() else ()
+    folders = sorted(cluster_home().iterdir()) if _has_home() else ()
     found = ((folder, _about(folder)) for folder in folders if is_in_use(folder))
     return {path.name: Cluster(path.name, control_socket(path), about) for path, about in found if about is not None}
-
-
-def _home() -> Path:
-    """The folder of the clusters.
-
-    Source: XDG Base Directory Specification 0.8: a relative path is ignored.
-    """
-    given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
-    return given / "simkubelet" if given.is_absolute() else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
 
 
 def _has_home() -> bool:
@@ -227,11 +219,11 @@ def _has_home() -> bool:
         InputError: it is not this user's alone, or cannot be looked at.
     """
     try:
-        _check_home(_home())
+        _check_home(cluster_home())
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise InputError(f"{_home()}: cannot be looked at: {error.strerror}; {_ELSEWHERE}") from None
+        raise InputError(f"{cluster_home()}: cannot be looked at: {error.strerror}; {_ELSEWHERE}") from None
     return True
 
 

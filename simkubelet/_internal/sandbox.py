@@ -26,7 +26,15 @@ from . import bundle, enter_view
 from .native import find_supervisor
 from .view_tree import is_stand_in
 
-__all__ = ["NodeView", "check_sandbox", "has_strangers", "is_stand_in", "sandboxed", "tied_to_parent"]
+__all__ = [
+    "NodeView",
+    "check_sandbox",
+    "cluster_home",
+    "has_strangers",
+    "is_stand_in",
+    "sandboxed",
+    "tied_to_parent",
+]
 
 _PROGRAM: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
@@ -67,6 +75,15 @@ class NodeView:
     kept: tuple[Path, ...] = ()
 
 
+def cluster_home() -> Path:
+    """The folder of this user's clusters, in which each has the keys of its administrator; no program is shown it.
+
+    Source: XDG Base Directory Specification 0.8: a relative path is ignored.
+    """
+    given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    return given / "simkubelet" if given.is_absolute() else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
+
+
 def sandboxed(
     command: Sequence[str],
     view: NodeView,
@@ -78,7 +95,8 @@ def sandboxed(
     """The argv that runs `command` in a view; it keeps its process id and dies when its parent does.
 
     Folders of the host that a place of the view would hide, as one below ``/tmp``, stay for the program, read-only,
-    where its command line, its environment or its working directory names them.
+    where its command line, its environment or its working directory names them. Of the folder of our clusters there is
+    the node's own one, and files that are named themselves.
 
     Args:
         command: The program and its arguments.
@@ -97,6 +115,7 @@ def sandboxed(
         "devices": None if view.devices is None else str(view.devices.resolve()),
         "kept": [str(folder.resolve()) for folder in view.kept],
         "seen": sorted({str(Path(folder).resolve()) for folder in python}),
+        "clusters": os.path.realpath(cluster_home()),
         "supervisor": None,
         "has_own_network": has_own_network,
     }

@@ -53,6 +53,10 @@ class Bindings(Protocol):
         """Where this process finds what the view shows at a path."""
         ...
 
+    def has(self, path: str) -> bool:
+        """Whether there is something at a path of the view that leads through no link."""
+        ...
+
     def can_show(self, path: str) -> bool:
         """Whether something can be shown in /proc at a path that the host may lack."""
         ...
@@ -90,6 +94,16 @@ class Mounts:
 
     def place(self, path: str) -> str:
         return f"/proc/self/fd/{self._top}{path}"
+
+    def has(self, path: str) -> bool:
+        try:
+            there = os.open(self.place(path), os.O_PATH)
+        except OSError:
+            return False
+        # A link of the view leads through our own root from here.
+        found = os.fsdecode(os.readlink(fd(there)))
+        os.close(there)
+        return found == self._storage + path
 
     def can_show(self, path: str) -> bool:
         # Nothing can be made there.
@@ -161,6 +175,9 @@ class Table:
     def place(self, path: str) -> str:
         above = self.above(path)
         return self._shown[above][0] + path[len(above) :]
+
+    def has(self, path: str) -> bool:
+        return os.path.lexists(self.place(path))
 
     def can_show(self, path: str) -> bool:
         return True

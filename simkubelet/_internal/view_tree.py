@@ -45,9 +45,10 @@ class View:
         devices: str | None,
         kept: list[str],
         seen: list[str],
+        clusters: str,
     ) -> None:
         self.root, self.storage, self.places = root, storage, places
-        self.devices, self.kept, self.seen = devices, kept, seen
+        self.devices, self.kept, self.seen, self.clusters = devices, kept, seen, clusters
         # One pattern: hundreds of paths are compared with it.
         self.hidden = re.compile("|".join(map(fnmatch.translate, hidden)) or "(?!)")
         self.above_places = {above for path in places for above in _above(path)}
@@ -93,6 +94,7 @@ class View:
         for path in needed:
             if self._place_above(path) or self._is_roots_alone(path):
                 self.keep(path, path)
+        self.cover_clusters()
         for folder in self.kept:
             self.keep(folder, folder, is_writable=True)
         if self.devices:
@@ -237,6 +239,29 @@ class View:
             else:
                 self.cover(path, "/dev/null")
 
+    def cover_clusters(self) -> None:
+        """Hide the folder of our clusters wherever the host or a needed path shows it, but for what is to be there."""
+        files = [path for path in self.needed if os.path.isfile(path)]
+        aliases = {path.rstrip("/"): os.path.realpath(path).rstrip("/") for path in self.needed}
+        shown = {path + self.clusters[len(real) :] for path, real in aliases.items() if _has(real, self.clusters)}
+        for number, home in enumerate(sorted(shown | {self.clusters})):
+            if not self.bindings.has(home):
+                continue
+            storage = f"{self.storage}-clusters-{number}"
+            os.makedirs(storage, exist_ok=True)
+            here = self.opened(storage)
+            left = {home + path[len(self.clusters) :]: path for path in self.kept if _has(self.clusters, path)}
+            left |= {path: path for path in files if _has(home, path)}
+            for path, source in left.items():
+                *folders, name = path[len(home) + 1 :].split("/")
+                inner = here
+                for folder in folders:
+                    inner = folder_in(inner, folder)
+                _stand_in(inner, name, is_folder=os.path.isdir(source))
+            self.bindings.cover(here, home)
+            for path, source in left.items():
+                self.keep(path, source, is_writable=source in self.kept)
+
     def show_devices(self) -> None:
         """Let the machine's own files be character devices, for a program that is given their paths."""
         for folder, _, names in os.walk(self.devices or ""):
@@ -328,6 +353,11 @@ def _listing(folder: str | bytes) -> list[str]:
         return [os.fsdecode(name) for name in os.listdir(folder)] if folder else []
     except OSError:
         return []
+
+
+def _has(folder: str, path: str) -> bool:
+    """Whether a path lies below a folder."""
+    return path.startswith(f"{folder}/")
 
 
 def _below(folder: str, name: str) -> str:

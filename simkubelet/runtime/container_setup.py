@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from .._internal.file_tree import PATH_MAX, check_path
-from .._internal.sandbox import is_stand_in
+from .._internal.sandbox import cluster_home, is_stand_in
 from ..apis.cdi import ContainerEdits, DeviceNode, Hook
 from ..cdi import CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
 from ..devices.pod_devices import DeviceRunOptions
@@ -139,7 +139,7 @@ class ContainerSetup:
         for mount in edits.mounts:
             if self._on_host(mount.host_path) is None:
                 real = _seen(_absolute(mount.host_path))
-                if real is not None and _is_of_programs(real):
+                if real is not None and self._is_of_programs(real):
                     where = f"mount {mount.container_path}: {mount.host_path}"
                     self.limits.append(f"{where} is the host's, with sockets of its programs, so it is left out")
                     continue
@@ -189,7 +189,7 @@ class ContainerSetup:
         for tree in (self._tree, None, FileTree(self.folder, "view")):
             if tree is None:
                 real = _seen(absolute)
-                if real is not None and not _is_of_programs(real):
+                if real is not None and not self._is_of_programs(real):
                     return real
                 continue
             try:
@@ -198,6 +198,19 @@ class ContainerSetup:
             except OSError:
                 continue
         return None
+
+    def _is_of_programs(self, real: Path) -> bool:
+        """Whether what is on the host is a socket, or holds those of its programs, or is of one of its processes.
+
+        A mount that is read-only lets a container connect, and who answers does what it is asked with rights of its
+        own. ``/proc/self`` would be the simulator, whose environment a container of the same user may read. The folder
+        of our clusters has their keys, too.
+        """
+        if real.is_relative_to("/proc") and "".join(real.parts[2:3]).isdecimal():
+            return True
+        clusters = () if real.is_relative_to(self.folder.resolve()) else (Path(os.path.realpath(cluster_home())),)
+        places = (*_OF_PROGRAMS, *clusters)
+        return real.is_socket() or any(real.is_relative_to(place) or place.is_relative_to(real) for place in places)
 
     @property
     def _tree(self) -> FileTree:
@@ -218,17 +231,6 @@ def _seen(path: Path) -> Path | None:
         return path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         return None
-
-
-def _is_of_programs(real: Path) -> bool:
-    """Whether what is on the host is a socket, or holds those of its programs, or is of one of its processes.
-
-    A mount that is read-only lets a container connect, and who answers does what it is asked with rights of its own.
-    ``/proc/self`` would be the simulator, whose environment a container of the same user may read.
-    """
-    if real.is_relative_to("/proc") and "".join(real.parts[2:3]).isdecimal():
-        return True
-    return real.is_socket() or any(real.is_relative_to(place) or place.is_relative_to(real) for place in _OF_PROGRAMS)
 
 
 def _why_unseen(path: str) -> str:

@@ -23,7 +23,7 @@ from simkubelet.model.errors import HostError
 from tests.support.attacks import Victim
 from tests.support.decoy import Decoy
 from tests.support.patience import LIMIT_S
-from tests.support.views import WAYS, Node
+from tests.support.views import USER, WAYS, Node
 
 
 def test_node_files_are_visible_beside_those_of_the_host(node):
@@ -268,6 +268,42 @@ def test_folder_that_takes_new_entries_has_no_sockets_of_the_host(node, service)
     seen = node.sh(f"ls {service.parent}")
 
     assert (seen.stderr, seen.stdout) == ("", "file\n")
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp"])
+def test_folder_of_clusters_has_the_nodes_own_and_named_files_alone(node, place, monkeypatch):
+    with tempfile.TemporaryDirectory(dir=place, prefix="skt-") as name:
+        session = Path(name)
+        session.chmod(0o755)
+        cluster = session / "simkubelet/one"
+        (cluster / "node-1/root").mkdir(parents=True)
+        (cluster / "node-2").mkdir()
+        for file in ("kubeconfig", ".kubeconfig", "node-1/own", "node-2/other"):
+            (cluster / file).write_text("key\n")
+        with socket.socket(socket.AF_UNIX) as control:
+            control.bind(str(cluster / "control.sock"))
+        (session / "link").symlink_to(session)
+        if "setpriv" in node._prefix:
+            for path in (session, *session.rglob("*")):
+                os.chown(path, USER, USER, follow_symlinks=False)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        node.folder = cluster / "node-1"
+        (own := node.folder / "tmp").mkdir()
+        node.view = NodeView(node.folder / "root", node.folder / "view", {"/tmp": own}, kept=(node.folder,))
+
+        seen = node.run(
+            "sh",
+            "-c",
+            "cd $0; ls -A . one; cat one/.kubeconfig; cat one/node-1/own; echo new > one/node-1/new;"
+            "for one in $XDG_RUNTIME_DIR/link $ALIAS; do ls $one/simkubelet/one; done",
+            str(session / "simkubelet"),
+            KUBECONFIG=str(cluster / ".kubeconfig"),
+            ALIAS=str(session / "link"),
+        )
+
+        one = [".kubeconfig", "node-1"]
+        assert seen.stdout.split() == [".:", "one", "one:", *one, "key", "key", "node-1", "node-1"], seen
+        assert (cluster / "node-1/new").read_text() == "new\n"
 
 
 def test_folder_of_a_session_is_not_what_a_variable_names(tmp_path, monkeypatch):

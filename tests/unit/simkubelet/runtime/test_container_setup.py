@@ -92,6 +92,24 @@ def test_sockets_of_the_hosts_programs_are_not_there(name: str, of_host: Path, t
     assert Path(setup.binds["/x"].source).is_dir()
 
 
+@pytest.mark.parametrize("name", ["session", "session/simkubelet", "session/simkubelet/one/kubeconfig", "link"])
+def test_folder_of_clusters_is_not_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = tmp_path / "session/simkubelet/one"
+    (cluster / "node-1/root").mkdir(parents=True)
+    for file in (cluster / "kubeconfig", cluster / "node-1/file"):
+        file.touch()
+    (tmp_path / "link").symlink_to(cluster)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "session"))
+    options = DeviceRunOptions(
+        {}, (Mount(f"{tmp_path}/{name}", "/x", True), Mount(f"{cluster}/node-1/file", "/y", True)), (), {}, ()
+    )
+
+    setup = set_up(cluster / "node-1", {}, options, ContainerEdits(), no_hook, tmp_path)
+
+    assert setup.binds["/x"].source == str(cluster / f"node-1/root{tmp_path}/{name}")
+    assert setup.binds["/y"].source == str(cluster / "node-1/file")
+
+
 @pytest.mark.parametrize("name", ["self/environ", "self/root", "thread-self/cwd/..", "1", "net/../1/maps"])
 def test_processes_of_the_host_are_not_there(name: str, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
