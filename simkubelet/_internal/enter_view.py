@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from . import guard, isolation
 from .isolation import call
 from .view_bindings import MS_REC, Mounts, Table
-from .view_tree import SESSIONS, View
+from .view_tree import SESSIONS, View, mode_of
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
@@ -38,6 +38,7 @@ _NO_PLACES = {"TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD"}
 """Variables whose paths are the caller's affair and no place of the program."""
 _ABOUT_FILES = 0b11011 | 1 << 10
 """CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID; NET_BIND_SERVICE."""
+_TERMINALS = "/dev/pts"
 
 
 def named_places(argv: list[str], cwd: str) -> Iterator[str]:
@@ -147,13 +148,26 @@ def supervised(supervisor: str, view: View, argv: list[str]) -> list[str]:
     os.makedirs(view.storage, exist_ok=True)
     table = Table(view.storage)
     os.close(view.make(table, list(named_places(argv, os.getcwd()))))
-    return _traced(supervisor, table, [*view.own, view.storage], os.getcwd(), argv)
+    return _traced(supervisor, table, [*view.own, view.storage, *_devices(table)], os.getcwd(), argv)
+
+
+def _devices(table: Table) -> Iterator[str]:
+    """The devices of the host that a view shows, and the folder of terminals, to which others come.
+
+    Not what the host's programs share below /dev, as memory and queues, which are file systems of their own.
+    """
+    for folder, names, files in os.walk("/dev"):
+        paths = [f"{folder}/{name}" for name in files]
+        yield from (path for path in paths if stat.S_ISCHR(mode_of(path)) and table.place(path) == path)
+        names[:] = [name for name in names if name != "shm" and not os.path.ismount(f"{folder}/{name}")]
+    if os.path.isdir(_TERMINALS) and table.place(_TERMINALS) == _TERMINALS:
+        yield _TERMINALS
 
 
 def _traced(supervisor: str, table: Table, writable: list[str], cwd: str, argv: list[str]) -> list[str]:
     if os.geteuid() == 0:
         isolation.drop_capabilities(_ABOUT_FILES)
-    isolation.shut_in(writable)
+    isolation.shut_in([*writable, f"/proc/{os.getpid()}"])
     return [supervisor, str(table.finish()), cwd, *argv]
 
 

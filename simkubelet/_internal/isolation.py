@@ -192,11 +192,9 @@ def drop_capabilities(kept: int = 0) -> None:
 def shut_in(writable: Iterable[str] = ("/",)) -> bool:
     """Let this program, and all that it starts, change only what its own root shows; whether the kernel can do it.
 
-    Of that only what is below some paths; devices and what /proc has of processes can be written in any case.
-
-    Then it can mount and unmount nothing, cannot follow ``/proc/PID/root`` out for writing, trace no process outside,
-    send none a signal and reach no abstract socket of one. In any case no program that it runs gains rights, and it has
-    no keys of the session that started it.
+    Of that only what is below some paths. Then it can mount and unmount nothing, cannot follow ``/proc/PID/root`` out
+    for writing, trace no process outside, send none a signal and reach no abstract socket of one. In any case no
+    program that it runs gains rights, and it has no keys of the session that started it.
     """
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _leave_keys()
@@ -211,9 +209,9 @@ def shut_in(writable: Iterable[str] = ("/",)) -> bool:
         beneath = os.open(path, os.O_PATH)
         _allow(rules, writes if stat.S_ISDIR(os.fstat(beneath).st_mode) else contents, beneath)
         os.close(beneath)
-    for opened in (1, 2, *(os.open(path, os.O_PATH) for path in ("/dev", "/proc"))):
+    for output in (1, 2):
         with contextlib.suppress(OSError):
-            _allow(rules, contents, opened)
+            _allow(rules, contents, output)
     syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
     os.close(rules)
     return True

@@ -68,7 +68,7 @@ class View:
             folder
             for folder in folders
             # The rights to a device are the host's, and its file system knows no other users.
-            if not folders.intersection(_above(folder)) and not stat.S_ISCHR(_mode(folder))
+            if not folders.intersection(_above(folder)) and not stat.S_ISCHR(mode_of(folder))
         ]
         found = [self.check(os.open(folder, os.O_PATH | os.O_NOFOLLOW)) for folder in outermost]
         for place, tree in [(place, stranger.owning(place)) for place in found]:
@@ -121,8 +121,8 @@ class View:
             self.bind(here, name, self.places[path], path, is_nodes=True)
             return
         node = self.followed(node)
-        host_mode = 0 if self.hidden.match(path) else _mode(host)
-        node_mode = _mode(node)
+        host_mode = 0 if self.hidden.match(path) else mode_of(host)
+        node_mode = mode_of(node)
         in_host = stat.S_ISDIR(host_mode) or (stat.S_ISLNK(host_mode) and os.path.isdir(host))
         in_node, is_wanted = stat.S_ISDIR(node_mode), path in self.wanted
         has_places = path in self.above_places
@@ -222,7 +222,7 @@ class View:
         """Let another user come to what it needs below folders that are root's alone."""
         for path in paths:
             for above in _above(path):
-                if not _mode(above) & stat.S_IXOTH and above not in self.places and not self._place_above(above):
+                if not mode_of(above) & stat.S_IXOTH and above not in self.places and not self._place_above(above):
                     self.wanted |= {above, *_above(above)}
 
     def cover_secrets(self) -> None:
@@ -298,9 +298,9 @@ class View:
         """Whether another user, who has no part in it, needs a mount to read what is at a path of the host."""
         if self.stranger is None or path == os.path.realpath(os.environ.get("HOME", "")):
             return False
-        mode = _mode(path)
+        mode = mode_of(path)
         needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
-        return mode & needed != needed or any(not _mode(above) & stat.S_IXOTH for above in _above(path))
+        return mode & needed != needed or any(not mode_of(above) & stat.S_IXOTH for above in _above(path))
 
     def _place_above(self, path: str) -> str | None:
         """The innermost folder of the node's own that would hide a path of the host."""
@@ -364,7 +364,8 @@ def _below(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if folder else ""
 
 
-def _mode(path: str) -> int:
+def mode_of(path: str) -> int:
+    """The mode of what is at a path, 0 where there is nothing that we may see."""
     try:
         return os.lstat(path).st_mode if path else 0
     except OSError:
@@ -372,7 +373,7 @@ def _mode(path: str) -> int:
 
 
 def _is_roots_device(path: str) -> bool:
-    mode = _mode(path)
+    mode = mode_of(path)
     return stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not mode & stat.S_IWOTH)
 
 

@@ -217,7 +217,7 @@ def main(arguments: list[str]) -> None:
         writable = _writable(mounts)
         if writable:
             os.setsid()
-        isolation.shut_in(writable or ("/",))
+        isolation.shut_in([*writable, f"/proc/{os.getpid()}"] if writable else ("/",))
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
         # Fails when nobody reads any more: the simulator ended before it could tie this sandbox to itself.

@@ -51,10 +51,13 @@ static void keep_open(int file)
 static void run_supervisor(pid_t program, int table, int ready, char **words)
 {
     const char *refused = NULL;
-    char byte;
+    char byte, folder[64];
     forget_program(words);
     load_bindings(table);
     keep_open(ready);
+    /* A rule of Landlock is about this folder as the kernel has it in memory, which it may forget and make again. */
+    snprintf(folder, sizeof folder, "/proc/%d", program);
+    open(folder, O_PATH | O_CLOEXEC);
     signal(SIGCHLD, SIG_DFL);
     signal(SIGTERM, SIG_IGN); /* It comes to all that a plugin has started. */
     struct rlimit files;

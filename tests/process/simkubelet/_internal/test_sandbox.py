@@ -416,6 +416,48 @@ def test_attacks_on_the_host_are_refused(node, request):
     assert (seen.stderr, seen.stdout.splitlines()) == ("", expected)
 
 
+WRITES = """
+import os, sys
+for path in sys.argv[1:]:
+    child = os.fork() if path.startswith("/proc/self/") else 0
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError:
+        path = "not " + path
+    if child:
+        os.waitpid(child, 0)
+        print(path, flush=True)
+    elif "self" in path:
+        print("in a child", path, flush=True)
+        os._exit(0)
+    else:
+        print(path, flush=True)
+"""
+
+
+@pytest.mark.parametrize("node", ["own traced", "ordinary traced"], indirect=True)
+def test_program_without_its_supervisor_writes_what_is_its_own(node: Node) -> None:
+    if isolation.landlock_abi() < isolation.LANDLOCK_SCOPES_ABI:
+        pytest.skip("takes Landlock")
+    own = node.folder / "own"
+    own.touch()
+    node.supervisor = node.folder / "none"
+    node.supervisor.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    node.supervisor.chmod(0o755)
+    waiting = [shutil.which("sleep") or "sleep", "1000"]
+    with tempfile.TemporaryDirectory(prefix="skt-", dir="/dev/shm") as name, subprocess.Popen(waiting) as victim:
+        Path(name).chmod(0o755)
+        Path(name, "file").touch()
+        Path(name, "file").chmod(0o666)
+        others = [f"{name}/file", "/proc/sys/kernel/core_pattern", f"/proc/{victim.pid}/oom_score_adj"]
+        seen = node.run("python3", "-c", WRITES, str(own), "/dev/null", "/dev/full", *others, "/proc/self/comm")
+        victim.kill()
+
+    expected = [str(own), "/dev/null", "/dev/full", *(f"not {path}" for path in others)]
+    expected += ["in a child not /proc/self/comm", "/proc/self/comm"]
+    assert (seen.stderr, seen.stdout.splitlines()) == ("", expected)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root makes another user")
 def test_another_user_uses_up_nothing_that_root_may_have():
     stranger = isolation.Stranger()
