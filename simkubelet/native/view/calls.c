@@ -14,7 +14,8 @@
 
 #include "view.h"
 
-enum { HIGHEST = 512, IOPRIO_WHO_USER = 3, LISTENER = 1 << 3 };
+/* The last of Linux 7.2. Later ones, which may have paths, are refused as by a kernel that lacks them. */
+enum { NEWEST = 471, IOPRIO_WHO_USER = 3, LISTENER = 1 << 3 };
 
 /* Newer than the headers of some systems; the numbers are those of all architectures. */
 #define SYS_pidfd_open_ 434
@@ -75,26 +76,67 @@ static const struct call calls[] = {
 #endif
 };
 
-/* Answered at once. A plugin is root on its node: a user's is told so, and has the user's rights. No filter sees the
- * calls of io_uring, the flags of clone3 (435) and whom pidfd_send_signal (424) is for, instead of which C libraries and
- * Go take clone and kill, as where a container has none of them; those with a path that came since Linux 6.13 have older
- * ones beside them. */
+/*
+ * Answered at once. A plugin is root on its node: a user's is told so, and has the user's rights. No filter sees the
+ * calls of io_uring, the flags of clone3 and whom pidfd_send_signal is for, instead of which C libraries and Go take
+ * clone and kill, as where a container has none of them. Newer calls with a path have older ones beside them. What makes
+ * or enters namespaces, mounts or a root changes where the kernel finds paths; it takes rights that nobody has here. A
+ * memfd_secret has paths that only the kernel reads.
+ */
 static const struct {
     short number, error;
 } answered[] = {
-    {SYS_getuid, 0}, {SYS_geteuid, 0}, {SYS_getgid, 0}, {SYS_getegid, 0}, {424, ENOSYS}, {425, ENOSYS}, {435, ENOSYS},
-    {463, ENOSYS}, {464, ENOSYS}, {465, ENOSYS}, {466, ENOSYS}, {468, ENOSYS}, {469, ENOSYS},
+    {SYS_getuid, 0}, {SYS_geteuid, 0}, {SYS_getgid, 0}, {SYS_getegid, 0}, {SYS_mount, EPERM}, {SYS_umount2, EPERM},
+    {SYS_pivot_root, EPERM}, {SYS_chroot, EPERM}, {SYS_setns, EPERM}, {SYS_swapon, EPERM}, {SYS_swapoff, EPERM},
+    {SYS_acct, EPERM}, {SYS_quotactl, EPERM}, {SYS_bpf, EPERM}, {SYS_open_by_handle_at, EPERM},
+    {SYS_lookup_dcookie, EPERM},
+#ifdef SYS_uselib
+    {SYS_uselib, ENOSYS},
+#endif
+    {424, ENOSYS}, /* pidfd_send_signal */
+    {425, ENOSYS}, /* io_uring_setup */
+    {426, ENOSYS}, /* io_uring_enter */
+    {427, ENOSYS}, /* io_uring_register */
+    {428, ENOSYS}, /* open_tree */
+    {429, ENOSYS}, /* move_mount */
+    {430, ENOSYS}, /* fsopen */
+    {431, ENOSYS}, /* fsconfig */
+    {432, ENOSYS}, /* fsmount */
+    {433, ENOSYS}, /* fspick */
+    {435, ENOSYS}, /* clone3 */
+    {438, EPERM}, /* pidfd_getfd */
+    {442, ENOSYS}, /* mount_setattr */
+    {447, ENOSYS}, /* memfd_secret */
+    {463, ENOSYS}, /* setxattrat */
+    {464, ENOSYS}, /* getxattrat */
+    {465, ENOSYS}, /* listxattrat */
+    {466, ENOSYS}, /* removexattrat */
+    {467, ENOSYS}, /* open_tree_attr */
+    {468, ENOSYS}, /* file_getattr */
+    {469, ENOSYS}, /* file_setattr */
+};
+
+/*
+ * The kinds and numbers of ioctl(2) that change a file which is open for reading: attributes, version, encryption,
+ * verity, and subvolumes of btrfs.
+ *
+ * Source: include/uapi/linux/fs.h, fscrypt.h, fsverity.h, msdos_fs.h and btrfs.h, fs/ext4/ext4.h (Linux 6.18).
+ */
+static const unsigned short refused_ioctls[] = {
+    'f' << 8 | 2, 'f' << 8 | 4, 'v' << 8 | 2, 'X' << 8 | 32, 'r' << 8 | 17, 'f' << 8 | 9, 'f' << 8 | 12, 'f' << 8 | 19,
+    'f' << 8 | 23, 'f' << 8 | 24, 'f' << 8 | 25, 'f' << 8 | 133, 0x9401, 0x940e, 0x940f, 0x9417, 0x9418, 0x941a, 0x9425,
+    0x943f,
 };
 
 const struct call *find_call(long number)
 {
-    static const struct call *by_number[HIGHEST];
+    static const struct call *by_number[NEWEST + 1];
     for (size_t index = sizeof calls / sizeof *calls; !by_number[calls[0].number] && index--;)
         by_number[calls[index].number] = &calls[index];
-    return number >= 0 && number < HIGHEST ? by_number[number] : NULL;
+    return number >= 0 && number <= NEWEST ? by_number[number] : NULL;
 }
 
-static struct sock_filter program[4 * HIGHEST];
+static struct sock_filter program[4 * NEWEST];
 static unsigned short end;
 
 static void add(unsigned short code, unsigned value, unsigned char if_so, unsigned char if_not)
@@ -118,6 +160,18 @@ static void add_refusal(unsigned number, size_t index, unsigned flags, unsigned 
     add_return(SECCOMP_RET_ALLOW);
 }
 
+static void refuse_ioctls(void)
+{
+    unsigned char count = sizeof refused_ioctls / sizeof *refused_ioctls;
+    add_if(SYS_ioctl, count + 4);
+    add_load(offsetof(struct seccomp_data, args) + 8);
+    add(BPF_ALU | BPF_AND | BPF_K, 0xffff, 0, 0);
+    for (unsigned char index = 0; index < count; index++)
+        add(BPF_JMP | BPF_JEQ | BPF_K, refused_ioctls[index], count - index, 0);
+    add_return(SECCOMP_RET_ALLOW);
+    add_return(SECCOMP_RET_ERRNO | EPERM);
+}
+
 /* Lets all calls of this process and those that it starts pass but those of the table. */
 void install_filter(void)
 {
@@ -125,10 +179,8 @@ void install_filter(void)
     add(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
     add_return(SECCOMP_RET_KILL_PROCESS);
     add_load(offsetof(struct seccomp_data, nr));
-#ifdef FOREIGN_CALLS
-    add(BPF_JMP | BPF_JGE | BPF_K, FOREIGN_CALLS, 0, 1);
+    add(BPF_JMP | BPF_JGT | BPF_K, NEWEST, 0, 1);
     add_return(SECCOMP_RET_ERRNO | ENOSYS);
-#endif
     for (size_t index = 0; index < sizeof answered / sizeof *answered; index++) {
         add_if((unsigned)answered[index].number, 1);
         add_return(SECCOMP_RET_ERRNO | (unsigned)answered[index].error);
@@ -154,7 +206,15 @@ void install_filter(void)
         add_return(SECCOMP_RET_TRACE);
     }
     /* A process that is not traced, or another one's child, would not end with the program. */
-    add_refusal(SYS_clone, 0, CLONE_UNTRACED | CLONE_PARENT, EPERM);
+    add_refusal(SYS_clone, 0, CLONE_UNTRACED | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWNS, EPERM);
+    add_refusal(SYS_unshare, 0, CLONE_NEWUSER | CLONE_NEWNS, EPERM);
+    refuse_ioctls();
+    /* The memory of a program that nobody may trace could not be written: it is told that it is one. */
+    add_if(SYS_prctl, 4);
+    add_load(offsetof(struct seccomp_data, args));
+    add_if(PR_SET_DUMPABLE, 1);
+    add_return(SECCOMP_RET_ERRNO);
+    add_return(SECCOMP_RET_ALLOW);
     /* Whoever has a listener can let calls pass that are to be traced. */
     add_refusal(SYS_seccomp, 1, LISTENER, EBUSY);
     add_return(SECCOMP_RET_ALLOW);

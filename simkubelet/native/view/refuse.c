@@ -41,15 +41,32 @@ static bool ends_in_dots(const struct place *place)
     return slash && (strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0);
 }
 
-static int refusal_to_open(unsigned flags, const struct place *place)
+/* What shows the file that a link below /proc/PID leads to; NULL where nothing does. */
+static const struct binding *binding_of(const char *link)
 {
     char target[PATH_ROOM], view[PATH_ROOM];
+    return link_target(link, target) > 0 && *target == '/' ? shown_at(target, view) : NULL;
+}
+
+/* The same for a change of that file: one without a name, such as a pipe or memory, is the program's own. */
+static int refusal_of_link(const char *link)
+{
+    struct stat found;
+    const struct binding *binding = binding_of(link);
+    if (binding)
+        return binding->is_writable ? 0 : EROFS;
+    mode_t kind = stat(link, &found) || !found.st_nlink ? 0 : found.st_mode & S_IFMT;
+    return kind && kind != S_IFIFO && kind != S_IFSOCK ? EROFS : 0;
+}
+
+static int refusal_to_open(unsigned flags, const struct place *place)
+{
     bool is_writing = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC, makes = flags & O_CREAT;
     const struct binding *binding = place->binding;
     if (is_writing && is_of_process(place->real) && !may_change(atoi(place->real + strlen("/proc/"))))
         return EROFS;
-    if (place->is_magic && link_target(place->real, target) >= 0)
-        binding = *target == '/' ? shown_at(target, view) : NULL;
+    if (place->is_magic)
+        binding = binding_of(place->real);
     if ((!is_writing && !makes) || flags & O_PATH || !binding || binding->is_writable)
         return 0;
     mode_t mode = mode_of(place->real, 0);
@@ -100,6 +117,8 @@ int refusal(enum kind kind, unsigned flags, const struct place *place)
     case REMOVE_FOLDER:
         return refusal_to_remove(kind, place);
     case CHANGE:
+        if (place->is_magic)
+            return refusal_of_link(place->real);
         return !place->binding->is_writable && mode_of(place->real, AT_SYMLINK_NOFOLLOW) ? EROFS : 0;
     case ACCESS:
         mode = place->binding->is_writable || !(flags & W_OK) ? 0 : mode_of(place->real, 0);
@@ -120,10 +139,11 @@ int refusal_of_two(enum kind kind, const struct place *old, const struct place *
     char folder[PATH_ROOM];
     mode_t mode = entry_mode(old->real, folder), new_mode = entry_mode(new->real, folder);
     int error;
+    const struct binding *linked = old->is_magic ? binding_of(old->real) : old->binding;
     if (kind == LINK && (!mode || new_mode))
         return 0;
     if (kind == LINK)
-        error = !new->parent->is_writable ? EROFS : old->binding != new->parent ? EXDEV : 0;
+        error = !new->parent->is_writable ? EROFS : linked != new->parent ? EXDEV : 0;
     else if (old->parent != new->parent)
         error = EXDEV;
     else if (ends_in_dots(old) || ends_in_dots(new))
@@ -142,8 +162,7 @@ int refusal_of_two(enum kind kind, const struct place *old, const struct place *
 /* The same for what changes a file that is open. */
 int refusal_opened(struct tracee *tracee, int file)
 {
-    char link[64], target[PATH_ROOM], view[PATH_ROOM];
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", tracee->thread, file);
-    const struct binding *binding = link_target(link, target) > 0 && *target == '/' ? shown_at(target, view) : NULL;
-    return binding && !binding->is_writable ? EROFS : 0;
+    char link[64];
+    snprintf(link, sizeof link, file == AT_FDCWD ? "/proc/%d/cwd" : "/proc/%d/fd/%d", tracee->thread, file);
+    return refusal_of_link(link);
 }

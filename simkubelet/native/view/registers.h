@@ -19,7 +19,6 @@ struct registers {
 #if defined(__x86_64__)
 
 #define ARCHITECTURE AUDIT_ARCH_X86_64
-#define FOREIGN_CALLS 0x40000000 /* x32 */
 #define NUMBER(r) ((r)->words.orig_rax)
 #define RESULT(r) ((r)->words.rax)
 

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -150,10 +151,16 @@ static int follow_name(struct walk *walk, enum follow follow, bool *has_end)
     if (!enter(walk, name, is_own_name))
         return -ENAMETOOLONG;
     ssize_t link = is_own_name ? -EINVAL : link_target(place->real, target);
+    if (link == -ENAMETOOLONG)
+        return (int)link; /* a folder so deep that nobody can say whether the view has it */
     if (link >= 0 && is_of_process(place->real)) {
+        if (!may_change(atoi(place->real + strlen("/proc/"))))
+            return -EACCES;
         place->is_magic = is_last;
         *has_end = is_last;
-        return is_last || follow_magic(walk, target, rest) ? 0 : leave_rest(walk, rest, has_end);
+        if (is_last || follow_magic(walk, target, rest))
+            return 0;
+        return *target == '/' ? -EACCES : leave_rest(walk, rest, has_end);
     }
     *has_end = is_last && link < 0;
     if (link >= 0)
@@ -183,10 +190,15 @@ int resolve(struct tracee *tracee, int folder, const char *path, enum follow fol
     char link[64], above[PATH_ROOM];
     *place->view = 0, place->is_magic = false;
     snprintf(link, sizeof link, folder < 0 ? "/proc/%d/cwd" : "/proc/%d/fd/%d", tracee->thread, folder);
+    ssize_t begin = *path == '/' ? 0 : link_target(link, place->real);
+    if (begin < 0)
+        return begin == -ENOENT ? -EBADF : (int)begin;
     if (*path == '/')
         real_of("", place->real);
-    else if (link_target(link, place->real) < 0 || !shown_at(place->real, place->view))
-        return GO_ON; /* no folder of the view */
+    else if (*place->real != '/')
+        return -ENOTDIR;
+    else if (!shown_at(place->real, place->view))
+        return -EACCES;
     walk.is_faithful = *path == '/' || strcmp(place->view, place->real) == 0;
     strcpy(walk.rest, path);
     for (bool has_end = false; !has_end;) {

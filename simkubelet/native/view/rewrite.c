@@ -51,19 +51,22 @@ bool write_memory(struct tracee *tracee, word address, const void *from, size_t 
     return true;
 }
 
-/* Reads a path of less than PATH_ROOM bytes; false where there is none, as the kernel will say, or an empty one. */
-bool read_path(struct tracee *tracee, word address, char *path)
+/*
+ * Reads a path; its length, 0 for none or an empty one, a negative error number. The kernel may be able to read what
+ * cannot be read here, such as memory that a thread maps meanwhile, so that is not left to it.
+ */
+int read_path(struct tracee *tracee, word address, char *path)
 {
-    for (size_t size = 0, more; address && size < PATH_ROOM; size += more) {
+    for (size_t size = 0, more; size < PATH_ROOM; size += more) {
         /* Up to the end of a page: what is behind it may not be there. */
         more = PATH_ROOM - (size_t)((address + size) % PATH_ROOM);
         more = more > PATH_ROOM - size ? PATH_ROOM - size : more;
         if (!read_memory(tracee, address + size, path + size, more))
-            return false;
+            return address ? -EFAULT : 0;
         if (memchr(path + size, 0, more))
-            return *path;
+            return (int)strlen(path);
     }
-    return false;
+    return -ENAMETOOLONG;
 }
 
 /* Puts something into a thread's scratch memory; its address there, 0 where it has no room. */
@@ -145,9 +148,10 @@ static int enter_two(struct tracee *tracee, const struct call *call, struct regi
     struct place new;
     char path[PATH_ROOM];
     int second = call->folder < 0 ? call->path + 1 : call->path + 2;
-    if (!read_path(tracee, *argument(r, second), path))
-        return GO_ON;
-    int outcome = resolve(tracee, call->folder < 0 ? -1 : (int)*argument(r, second - 1), path, ENTRY, &new);
+    int outcome = read_path(tracee, *argument(r, second), path);
+    if (outcome <= 0)
+        return outcome ? outcome : -ENOENT;
+    outcome = resolve(tracee, call->folder < 0 ? -1 : (int)*argument(r, second - 1), path, ENTRY, &new);
     if (outcome != CHANGED)
         return outcome;
     if ((outcome = refusal_of_two(call->kind, old, &new)))
@@ -155,6 +159,22 @@ static int enter_two(struct tracee *tracee, const struct call *call, struct regi
     outcome = exchange(tracee, r, call->path, old);
     int of_new = exchange(tracee, r, second, &new);
     return of_new > outcome ? of_new : outcome;
+}
+
+/* A call that names no file but, in its flags or by having no path, one that is open. */
+static int enter_opened(struct tracee *tracee, const struct call *call, struct registers *r, int file, long flags)
+{
+    struct place old;
+    char link[64] = "/proc/self/cwd";
+    bool is_named = file != AT_FDCWD || flags & AT_EMPTY_PATH;
+    if (call->kind == CHANGE_OPENED || (call->kind == CHANGE && is_named))
+        return -refusal_opened(tracee, file);
+    if (call->kind != LINK || !(flags & AT_EMPTY_PATH))
+        return GO_ON;
+    if (file != AT_FDCWD)
+        snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    int outcome = resolve(tracee, -1, link, FOLLOW, &old);
+    return outcome == CHANGED ? enter_two(tracee, call, r, &old) : outcome;
 }
 
 static int enter_path(struct tracee *tracee, const struct call *call, struct registers *r)
@@ -165,9 +185,10 @@ static int enter_path(struct tracee *tracee, const struct call *call, struct reg
     int folder = call->folder < 0 ? -1 : (int)*argument(r, call->folder);
     if (flags < 0)
         return -ENOSYS;
-    if (call->kind == CHANGE_OPENED || !read_path(tracee, *argument(r, call->path), path))
-        return call->kind == CHANGE_OPENED || call->kind == CHANGE ? -refusal_opened(tracee, folder) : GO_ON;
-    int outcome = resolve(tracee, folder, path, follow_of(call, (unsigned)flags, path), &place);
+    int outcome = call->kind == CHANGE_OPENED ? 0 : read_path(tracee, *argument(r, call->path), path);
+    if (outcome <= 0)
+        return outcome ? outcome : enter_opened(tracee, call, r, folder, flags);
+    outcome = resolve(tracee, folder, path, follow_of(call, (unsigned)flags, path), &place);
     if (outcome != CHANGED)
         return outcome;
     if (call->kind == RENAME || call->kind == LINK)
@@ -197,7 +218,7 @@ static int enter(struct tracee *tracee, const struct call *call, struct register
     case SOCKET_NAME:
         return read_memory(tracee, *argument(r, 2), &tracee->room, sizeof tracee->room) ? WATCHED : GO_ON;
     case PROCESS:
-        is_user = call->flags >= 0 && *argument(r, call->flags) == call->turned;
+        is_user = call->flags >= 0 && (unsigned)*argument(r, call->flags) == call->turned;
         process = (pid_t)*argument(r, call->path);
         return !is_user && (!process || may_change(process)) ? GO_ON : -EPERM;
     default:
@@ -216,8 +237,13 @@ bool enter_call(struct tracee *tracee)
     tracee->used = 0;
     int outcome = !call ? GO_ON : memory_of(tracee) < 0 ? -EMFILE : enter(tracee, call, &r);
     tracee->state = outcome == CHANGED ? REWRITTEN : outcome == WATCHED ? NAMING : RUNNING;
-    if (outcome < 0)
+    tracee->mappings = outcome == NEEDS_MEMORY ? tracee->mappings + 1 : 0;
+    if (tracee->mappings > 2)
+        outcome = -ENOMEM; /* nobody can write there */
+    if (outcome < 0) {
+        r = tracee->call;
         RESULT(&r) = (word)outcome;
+    }
     if (outcome < 0 || outcome == ANSWERED)
         NUMBER(&r) = -1;
     if (outcome == NEEDS_MEMORY) {

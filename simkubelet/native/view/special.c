@@ -49,9 +49,12 @@ int enter_address(struct tracee *tracee, const struct call *call, struct registe
     struct sockaddr_un address = {0};
     struct place place;
     char given[NAME_ROOM + 1] = "";
-    size_t size = *argument(r, call->path + 1);
-    if (size <= PATH_BEGIN || size > sizeof address || !read_memory(tracee, *argument(r, call->path), &address, size)
-        || address.sun_family != AF_UNIX || !*address.sun_path)
+    size_t size = (unsigned)*argument(r, call->path + 1);
+    if (size <= PATH_BEGIN || size > sizeof address)
+        return GO_ON;
+    if (!read_memory(tracee, *argument(r, call->path), &address, size))
+        return -EFAULT;
+    if (address.sun_family != AF_UNIX || !*address.sun_path)
         return GO_ON;
     memcpy(given, address.sun_path, size - PATH_BEGIN);
     int outcome = resolve(tracee, -1, given, call->follow, &place);
@@ -156,9 +159,10 @@ int enter_execute(struct tracee *tracee, const struct call *call, struct registe
     const char *list[MOST_WORDS + 1] = {NULL}, **words = list + MOST_WORDS;
     int folder = call->folder < 0 ? -1 : (int)*argument(r, call->folder), scripts = 0;
     bool is_link = call->flags >= 0 && *argument(r, call->flags) & call->turned;
-    if (!read_path(tracee, *argument(r, call->path), path))
-        return GO_ON;
-    int outcome = resolve(tracee, folder, path, is_link ? NO_FOLLOW : FOLLOW, &place);
+    int outcome = read_path(tracee, *argument(r, call->path), path);
+    if (outcome <= 0)
+        return outcome;
+    outcome = resolve(tracee, folder, path, is_link ? NO_FOLLOW : FOLLOW, &place);
     if (outcome != CHANGED)
         return outcome;
     bool is_natural = place.is_natural;

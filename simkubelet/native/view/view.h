@@ -61,6 +61,7 @@ struct tracee {
     int held;              /* ...it stopped with this signal */
     word scratch;          /* memory of its own for longer arguments, 0 for none */
     size_t size, used;     /* of that */
+    int mappings;          /* how often it was mapped for the same call */
     int memory;            /* the file of its memory, 0 for none yet */
     struct registers call; /* as the program made the call */
     socklen_t room;        /* for the name of a socket */
@@ -88,7 +89,7 @@ int refusal_opened(struct tracee *, int file);
 
 bool read_memory(struct tracee *, word address, void *, size_t);
 bool write_memory(struct tracee *, word address, const void *, size_t);
-bool read_path(struct tracee *, word address, char *path);
+int read_path(struct tracee *, word address, char *path);
 word put(struct tracee *, const void *, size_t);
 int exchange(struct tracee *, struct registers *, int index, const struct place *);
 bool enter_call(struct tracee *);

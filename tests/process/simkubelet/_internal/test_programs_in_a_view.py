@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from simkubelet._internal.native import find_supervisor
+from tests.support.decoy import Decoy
 from tests.support.patience import LIMIT_S
-from tests.support.views import Node, node_of
+from tests.support.views import USER, Node, node_of
 
 THREADS = r"""
 import os, subprocess, sys, threading
@@ -322,6 +326,104 @@ if os.uname().machine == "x86_64":
         os._exit(0)
     print(os.waitpid(child, 0)[1] & 127)
 """
+WAYS_ROUND = r"""
+import contextlib, ctypes, errno, fcntl, mmap, os, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+decoy, own, covered = map(os.fsencode, sys.argv[1:])
+hidden, here, EMPTY = b"/etc/passwd", -100, 0x1000
+numbers = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+LINKAT, FCHOWNAT, UTIMENSAT = (265, 37)[numbers], (260, 54)[numbers], (280, 88)[numbers]
+SETPRIORITY, CONNECT = (141, 140)[numbers], (42, 203)[numbers]
+OPENAT, CHROOT, UNSHARE = (257, 56)[numbers], (161, 51)[numbers], (272, 97)[numbers]
+OPEN_TREE, MEMFD_SECRET, OPEN_TREE_ATTR = 428, 447, 467
+
+def call(number, *words):
+    result = libc.syscall(*(ctypes.c_long(one) if isinstance(one, int) else one for one in (number, *words)))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def read(file):
+    if not os.read(os.open(b"/proc/self/fd/%d" % file, os.O_RDONLY), 1):
+        raise OSError
+
+def in_secret_memory():
+    memory = call(MEMFD_SECRET, 0)
+    os.ftruncate(memory, 4096)
+    room = mmap.mmap(memory, 4096)
+    room.write(hidden + bytes(1))
+    read(call(OPENAT, here, ctypes.addressof(ctypes.c_char.from_buffer(room)), 0))
+
+def from_deep_folder():
+    os.chdir(own)
+    for _ in range(20):
+        os.makedirs("d" * 250, exist_ok=True)
+        os.chdir("d" * 250)
+    read(os.open(b"../" * 60 + hidden[1:], os.O_RDONLY))
+
+def from_covered_folder():
+    os.chdir(covered)
+    read(os.open(b"../" * 60 + hidden[1:], os.O_RDONLY))
+
+def from_deep_link():
+    with contextlib.suppress(OSError):
+        from_deep_folder()
+    read(os.open(b"/proc/self/cwd/" + b"../" * 60 + hidden[1:], os.O_RDONLY))
+
+def from_covered_link():
+    os.chdir(covered)
+    read(os.open(b"/proc/self/cwd/" + b"../" * 60 + hidden[1:], os.O_RDONLY))
+
+def change_folder():
+    os.chdir(decoy + b"/d")
+    call(UTIMENSAT, here, b"", 0, EMPTY)
+
+def connect():
+    address = struct.pack("=H", socket.AF_UNIX) + decoy + b"/socket"
+    with socket.socket(socket.AF_UNIX) as client:
+        call(CONNECT, client.fileno(), address, 1 << 32 | len(address))
+
+opened = os.open(decoy + b"/f", os.O_RDONLY)
+link = b"/proc/self/fd/%d" % opened
+mine = os.open(own + b"/mine", os.O_CREAT | os.O_RDWR)
+ways = {
+    "secret memory": in_secret_memory,
+    "open_tree": lambda: read(call(OPEN_TREE, here, hidden, 0)),
+    "open_tree_attr": lambda: read(call(OPEN_TREE_ATTR, here, hidden, 0, None, 0)),
+    "deep folder": from_deep_folder,
+    "covered folder": from_covered_folder,
+    "deep link": from_deep_link,
+    "covered link": from_covered_link,
+    "chmod": lambda: os.chmod(link, 0o600),
+    "utime": lambda: os.utime(link, (1, 1)),
+    "chown": lambda: os.chown(link, os.stat(link).st_uid, -1),
+    "setxattr": lambda: os.setxattr(link, "user.skt", b"1"),
+    "utimensat": lambda: call(UTIMENSAT, opened, b"", 0, EMPTY),
+    "fchownat": lambda: call(FCHOWNAT, opened, b"", 0xFFFFFFFF, 0xFFFFFFFF, EMPTY),
+    "own folder": change_folder,
+    "linkat": lambda: call(LINKAT, mine, b"", here, decoy + b"/new", EMPTY),
+    "connect": connect,
+    "setpriority": lambda: call(SETPRIORITY, 1 << 32 | 2, 0, 19),
+    "chroot": lambda: call(CHROOT, b"/"),
+    "unshare": lambda: call(UNSHARE, 0x10000000 | 0x20000),
+}
+for number in (0x40086602, 0x40046604, 0x40087602, 0x401C5820, 0x40806685, 0x800C6613, 0x5000940E):
+    ways[f"ioctl {number:x}"] = lambda number=number: fcntl.ioctl(opened, number, bytes(1024))
+for name, way in ways.items():
+    try:
+        way()
+        print(name, "worked")
+    except OSError as error:
+        if name.startswith("ioctl") and error.errno != errno.EPERM:
+            print(name, error)
+os.chdir("/")
+# What is the program's own can be changed as before.
+os.chmod(b"/proc/self/fd/%d" % mine, 0o600)
+os.fchmod(os.memfd_create("skt"), 0o600)
+temporary = os.open(own, os.O_TMPFILE | os.O_RDWR)
+os.link(f"/proc/self/fd/{temporary}", own + b"/linked", src_dir_fd=os.open("/", 0), follow_symlinks=True)
+print(*sorted(map(os.fsdecode, os.listdir(own)))[-2:])
+"""
 CROWD = """
 import threading
 barrier, said = threading.Barrier(60), set()
@@ -346,6 +448,29 @@ def test_no_call_leads_around_the_supervisor(node):
     if os.uname().machine == "x86_64":
         expected += ["ENOSYS", str(int(signal.SIGSYS))]
     assert (seen.stderr, seen.stdout.split()) == ("", expected)
+
+
+@pytest.mark.parametrize("node", ["own traced landlock", "ordinary traced landlock"], indirect=True)
+def test_no_call_reads_what_is_hidden_or_changes_the_host(node):
+    node.put("/etc/skt/f")
+    (node.folder / "own").mkdir()
+    node.view = replace(node.with_places({"/srv/own": node.folder / "own"}), opened=("/etc",), hidden=("/etc/passwd",))
+    with tempfile.TemporaryDirectory(prefix="skd-", dir="/var/tmp") as name, socket.socket(socket.AF_UNIX) as listening:
+        Path(name).chmod(0o755)
+        decoy = Decoy(Path(name) / "decoy")
+        listening.bind(f"{decoy.place}/socket")
+        listening.listen()
+        for path in [decoy.place, *decoy.place.rglob("*")]:
+            os.chown(path, *([USER, USER] if "setpriv" in node._prefix else [-1, -1]), follow_symlinks=False)
+        before = decoy.state()
+        # A folder that a view opens has no sockets of the host.
+        node.view = replace(node.view, opened=("/etc", str(decoy.place)))
+
+        words = [str(decoy.place), "/srv/own", f"{node.folder}/view/etc/skt"]
+        seen = node.run("python3", "-c", WAYS_ROUND, *words, PATH="/usr/bin:/bin:/usr/local/bin")
+
+        assert (seen.stderr, seen.stdout) == ("", "linked mine\n")
+        assert decoy.state() == before
 
 
 @pytest.mark.parametrize("node", ["own traced", "ordinary traced"], indirect=True)
@@ -397,6 +522,15 @@ def test_relative_names_lead_to_the_hosts_files_in_a_folder_of_both(node):
     )
 
     assert (seen.stderr, seen.stdout) == ("", Path("/etc/hosts").read_text() * 4)
+
+
+def test_program_that_nobody_may_trace_finds_its_files(node):
+    node.put("/etc/skt/f", "of the node")
+    script = "import ctypes, os; print(ctypes.CDLL(None).prctl(4, 0, 0, 0, 0), open('/etc/skt/f').read()); os.getcwd()"
+
+    seen = node.run("python3", "-c", script, PATH="/usr/bin:/bin:/usr/local/bin")
+
+    assert (seen.stderr, seen.stdout) == ("", "0 of the node\n")
 
 
 def test_program_is_told_that_it_is_root(node):
