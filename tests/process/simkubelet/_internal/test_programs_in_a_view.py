@@ -327,7 +327,7 @@ if os.uname().machine == "x86_64":
     print(os.waitpid(child, 0)[1] & 127)
 """
 WAYS_ROUND = r"""
-import contextlib, ctypes, errno, fcntl, mmap, os, socket, struct, sys
+import ctypes, errno, fcntl, mmap, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 decoy, own, covered = map(os.fsencode, sys.argv[1:])
 hidden, here, EMPTY = b"/etc/passwd", -100, 0x1000
@@ -356,9 +356,14 @@ def in_secret_memory():
 
 def from_deep_folder():
     os.chdir(own)
-    for _ in range(20):
+    for _ in range(15):
         os.makedirs("d" * 250, exist_ok=True)
         os.chdir("d" * 250)
+    deep = os.open(".", os.O_RDONLY)
+    below = own + b"/a/" + b"d" * 250 + b"/" + b"d" * 250
+    os.makedirs(below)
+    os.chdir(below)
+    os.rename(own + b"/a", b"a", dst_dir_fd=deep)
     read(os.open(b"../" * 60 + hidden[1:], os.O_RDONLY))
 
 def from_covered_folder():
@@ -366,8 +371,7 @@ def from_covered_folder():
     read(os.open(b"../" * 60 + hidden[1:], os.O_RDONLY))
 
 def from_deep_link():
-    with contextlib.suppress(OSError):
-        from_deep_folder()
+    # The folder of the way before is still this one.
     read(os.open(b"/proc/self/cwd/" + b"../" * 60 + hidden[1:], os.O_RDONLY))
 
 def from_covered_link():
@@ -391,8 +395,8 @@ ways = {
     "open_tree": lambda: read(call(OPEN_TREE, here, hidden, 0)),
     "open_tree_attr": lambda: read(call(OPEN_TREE_ATTR, here, hidden, 0, None, 0)),
     "deep folder": from_deep_folder,
-    "covered folder": from_covered_folder,
     "deep link": from_deep_link,
+    "covered folder": from_covered_folder,
     "covered link": from_covered_link,
     "chmod": lambda: os.chmod(link, 0o600),
     "utime": lambda: os.utime(link, (1, 1)),
