@@ -20,7 +20,7 @@ from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
 from .pod.checks import PodRules, cidr_errors, cidr_version, duplicate_errors
 from .pod.defaults import canonical_amounts
-from .pod.network import EXPLAINS_IPS
+from .pod.network import EXPLAINS_IPS, NAMES_PLACE
 from .pod.resources import validate_amounts
 from .pod.scheduling import validate_taint_effect
 from .rules import Rules
@@ -235,10 +235,12 @@ def _validate_ranges(rules: PodRules, ranges: Sequence[str]) -> list[FieldError]
     versions = [cidr_version(each) for each in ranges]
     if None in versions:
         place = versions.index(None)
-        why = (
-            "invalid PodCIDRs. failed to check with dual stack with error:"
-            f"invalid CIDR[{place}]: <nil> (invalid CIDR address: {ranges[place]})"
-        )
+        found = f"invalid CIDR address: {ranges[place]}"
+        if rules.of(NAMES_PLACE):
+            found = f"invalid CIDR[{place}]: <nil> ({found})"
+        else:
+            found = f"failed to parse cidr value:{quoted(ranges[place])} with error:{found}"
+        why = f"invalid PodCIDRs. failed to check with dual stack with error:{found}"
         errors.append(FieldError("InternalError", path, None, why))
     if len(ranges) > 2 or None in versions or len({*versions}) < 2:
         errors.append(FieldError.invalid(path, list(ranges), _FAMILIES_RULE))

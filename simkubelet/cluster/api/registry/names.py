@@ -12,6 +12,7 @@ from ....model.version import DEFAULT, Difference, Version, version
 
 __all__ = [
     "explained",
+    "in_words_of",
     "is_c_identifier",
     "is_caseless_subdomain",
     "is_dns_label",
@@ -38,6 +39,11 @@ _SHOWS_UNDERSCORES: Final = Difference(
     {"1.26": False, "1.34": True},
     "apimachinery/pkg/util/validation/validation.go, ``IsDNS1123SubdomainWithUnderscore`` (v0.33.13, v0.34.4)",
 )
+_NAMES_DOTS: Final = Difference(
+    "the text about a label of DNS that is wrong for its dots says so",
+    {"1.26": False, "1.27": True},
+    "apimachinery/pkg/util/validation/validation.go, ``IsDNS1123Label`` (v0.26.15, v0.27.16)",
+)
 _USUAL: Final = version(DEFAULT)
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -52,6 +58,7 @@ _LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character"
 )
+_HAS_DOTS: Final = "must not contain dots"
 _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character"
@@ -78,15 +85,23 @@ _LABEL_VALUE_RULE: Final = (
 
 
 def is_dns_label(text: str, release: Version | None = None) -> list[str]:
-    """What keeps a text from being a DNS-1123 label; a release where a type declares that it is one."""
+    """What keeps a text from being a DNS-1123 label; a release where a type declares that it is one.
+
+    The text is that of 1.27 and newer, see `in_words_of`.
+    """
     faults = _too_long(text, 63, release)
     if not re.fullmatch(_LABEL, text):
-        faults.append(
-            "must not contain dots"
-            if re.fullmatch(_SUBDOMAIN, text)
-            else explained(_LABEL_RULE, _LABEL, "my-name", "123-abc")
-        )
+        faults.append(_HAS_DOTS if re.fullmatch(_SUBDOMAIN, text) else _no_label())
     return faults
+
+
+def in_words_of(release: Version, fault: str) -> str:
+    """What a release says of a name, whatever has asked about it."""
+    return _no_label() if fault == _HAS_DOTS and not _NAMES_DOTS.at(release) else fault
+
+
+def _no_label() -> str:
+    return explained(_LABEL_RULE, _LABEL, "my-name", "123-abc")
 
 
 def is_dns_subdomain(text: str, release: Version | None = None) -> list[str]:

@@ -7,7 +7,7 @@ pkg/admission/plugin/namespace/lifecycle/admission.go (kubernetes v1.34.4).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from ....model.version import Version
@@ -18,6 +18,7 @@ from ...objects.stored_sizes import TOO_LARGE, is_too_large
 from ..errors import NAMESPACE_TERMINATING, FieldError, GroupName, StatusError
 from .kinds import Kind, kind_named
 from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
+from .names import in_words_of
 from .strategy import Strategy
 
 __all__ = ["Changed", "DeleteOptions", "Faults", "Registry", "Write"]
@@ -123,7 +124,7 @@ class Registry:
         Raises:
             StatusError: it is refused at once.
         """
-        errors = [*validate_metadata(new, kind, self._release), *self.strategy(kind).validate(new)]
+        errors = self._worded([*validate_metadata(new, kind, self._release), *self.strategy(kind).validate(new)])
         return Faults(errors, not errors and is_too_large(new))
 
     def create_prepared(self, kind: Kind, new: JSON, faults: Faults, write: Write | None = None) -> JSON:
@@ -180,7 +181,7 @@ class Registry:
         if not new["metadata"].get("generation"):
             new["metadata"].pop("generation", None)
         at_update(new, old)
-        errors = [*validate_metadata_update(new, old, self._release), *rules.validate(new, old)]
+        errors = self._worded([*validate_metadata_update(new, old, self._release), *rules.validate(new, old)])
         return Changed(new, old, Faults(errors, not errors and is_too_large(new)))
 
     def update_changed(self, kind: Kind, changed: Changed, write: Write | None = None) -> JSON:
@@ -233,6 +234,11 @@ class Registry:
         key = kind.key(namespace, name)
         stored = self.objects.replace(key, new)
         return (stored, False) if stays else (self.objects.remove(key), True)
+
+    def _worded(self, errors: list[FieldError]) -> list[FieldError]:
+        if self._release is None:
+            return errors
+        return [replace(error, detail=in_words_of(self._release, error.detail)) for error in errors]
 
     def _begin_deletion(self, kind: Kind, new: JSON, requested: int | None, *, waits: bool) -> bool:
         """Set the date at which an object is to be gone; whether that is in the future."""

@@ -19,7 +19,7 @@ from .scheduling import validate_label_selector, validate_labels
 
 __all__ = ["validate_claim_template"]
 
-_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SHARED_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
 _ONE_POD: Final = "ReadWriteOncePod"
 _CLAIM: Final = "PersistentVolumeClaim"
 _CHECKS_GROUPS: Final = Difference(
@@ -39,7 +39,7 @@ def validate_claim_template(rules: PodRules, template: Fields, path: str) -> lis
         *validate_annotations(metadata.get("annotations") or {}, f"{where}.annotations", rules.release),
         *validate_labels(metadata.get("labels") or {}, f"{where}.labels", rules.release),
         *(FieldError.forbidden(f"{where}.{name}", "cannot be set") for name in metadata if name not in _FIELDS),
-        *_validate_modes(spec.get("accessModes") or (), f"{at}.accessModes"),
+        *_validate_modes(rules, spec.get("accessModes") or (), f"{at}.accessModes"),
         *validate_label_selector(spec.get("selector"), f"{at}.selector", rules.release),
         *_validate_size((spec.get("resources") or {}).get("requests") or {}, f"{at}.resources[storage]"),
         *_validate_class(spec, "storageClassName", at),
@@ -49,11 +49,12 @@ def validate_claim_template(rules: PodRules, template: Fields, path: str) -> lis
     ]
 
 
-def _validate_modes(modes: Sequence[str], path: str) -> list[FieldError]:
+def _validate_modes(rules: PodRules, modes: Sequence[str], path: str) -> list[FieldError]:
     if not modes:
         return [FieldError.required(path, "at least 1 access mode is required")]
-    errors = [error for mode in modes for error in among(mode, _MODES, path)]
-    if _ONE_POD in modes and set(modes) & set(_MODES) - {_ONE_POD}:
+    allowed = (*_SHARED_MODES, *([_ONE_POD] if rules.allows(_ONE_POD) else []))
+    errors = [error for mode in modes for error in among(mode, allowed, path)]
+    if _ONE_POD in modes and set(modes) & set(_SHARED_MODES):
         errors.append(FieldError.forbidden(path, "may not use ReadWriteOncePod with other access modes"))
     return errors
 

@@ -25,7 +25,8 @@ COMPLETES_AT_CREATION: Final = "PodLevelResourcesFixDefaulting"
 _SOURCE: Final = "pkg/features/kube_features.go, pkg/api/pod/util.go (kubernetes v1.34.4, v1.37.0)"
 
 _SINCE_1_27: Final = Difference(
-    "the API server keeps scheduling gates, and `matchLabelKeys` and `minDomains` of topology spread constraints",
+    "the API server keeps scheduling gates, and `matchLabelKeys` and `minDomains` of topology spread constraints, and "
+    "takes the access mode `ReadWriteOncePod`",
     {"1.26": False, "1.27": True},
     _SOURCE,
 )
@@ -79,6 +80,7 @@ _BY_GATE: Final = {
     "MatchLabelKeysInPodTopologySpread": _SINCE_1_27,
     "MinDomainsInPodTopologySpread": _SINCE_1_27,
     "PodSchedulingReadiness": _SINCE_1_27,
+    "ReadWriteOncePod": _SINCE_1_27,
     "PodHostIPs": HAS_HOST_IPS,
     HAS_APP_ARMOR: _SINCE_1_30,
     "PodLifecycleSleepAction": _SINCE_1_30,

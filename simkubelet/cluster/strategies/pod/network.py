@@ -15,6 +15,7 @@ from .checks import Fields, PodRules, choose, ip_errors, refused
 
 __all__ = [
     "EXPLAINS_IPS",
+    "NAMES_PLACE",
     "RELAXED_SEARCHES",
     "validate_dns",
     "validate_host_aliases",
@@ -28,6 +29,11 @@ EXPLAINS_IPS: Final = Difference(
     {"1.26": False, "1.30": True},
     "pkg/apis/core/validation/validation.go, ``ValidateHostAliases``, ``validatePodDNSConfig``, ``ValidateNode`` "
     "(kubernetes v1.29.6, v1.30.14)",
+)
+NAMES_PLACE: Final = Difference(
+    "the text about the families of addresses and ranges says which of them is none",
+    {"1.26": False, "1.27": True},
+    "k8s.io/utils/net/net.go, ``ParseCIDRs``, ``IsDualStackIPs`` (as required by kubernetes v1.26.15, v1.27.16)",
 )
 _WRONG_PORT: Final = Difference(
     "which port is wrong where a container of its node's network has two of them",

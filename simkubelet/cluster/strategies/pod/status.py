@@ -17,6 +17,7 @@ from ...objects.objects import JSON
 from ...objects.pod_json import KEEPS_CLASS_OF_REJECTED
 from .checks import Fields, PodRules, choose, duplicate_errors, in_range, ip_errors, ip_version, refused
 from .containers import RESTART_RULES
+from .network import NAMES_PLACE
 
 __all__ = ["keep_generations", "validate_status"]
 
@@ -239,7 +240,8 @@ def _validate_addresses(rules: PodRules, status: Fields, before: Fields, name: s
         families = [ip_version(address) for address in found]
         if None in families:
             wrong = families.index(None)
-            text = f"failed to check for dual stack with error:invalid IP[{wrong}]: {found[wrong]}"
+            fault = f"invalid IP[{wrong}]: {found[wrong]}" if rules.of(NAMES_PLACE) else "ip <nil> is invalid"
+            text = f"failed to check for dual stack with error:{fault}"
             errors.append(FieldError("InternalError", path, None, text))
         if len(found) > 2 or len({*families} - {None}) != 2:
             errors.append(FieldError.invalid(path, [{"IP": address} for address in found], _TWO_IPS))

@@ -43,6 +43,23 @@ def test_node_of_a_user_begins_as_not_ready(registry: Registry) -> None:
     assert created["status"] == {"capacity": {"cpu": "500m"}, "allocatable": {"cpu": "500m"}}
 
 
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("1.26", 'failed to parse cidr value:"somewhere" with error:invalid CIDR address: somewhere'),
+        ("1.27", "invalid CIDR[1]: <nil> (invalid CIDR address: somewhere)"),
+    ],
+)
+def test_place_of_a_wrong_range_is_named_from_1_27_on(store: Store, release: str, expected: str) -> None:
+    registry = Registry(store.objects, all_strategies(store.objects, version(release)))
+    body = {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["127.64.0.0/24", "somewhere"]}}
+
+    with pytest.raises(StatusError) as refused:
+        registry.create(NODES, "", body)
+
+    assert expected in refused.value.message
+
+
 @pytest.mark.parametrize(("release", "is_kept"), [("1.35", False), ("1.36", True)])
 def test_new_nodes_declare_features_from_1_36_on(store: Store, release: str, is_kept: bool) -> None:
     registry = Registry(store.objects, all_strategies(store.objects, version(release)))

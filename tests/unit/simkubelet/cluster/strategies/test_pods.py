@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import time
 from pathlib import Path
@@ -224,6 +225,68 @@ def test_update_that_leaves_out_the_resources_of_a_whole_pod_keeps_them_since_1_
     create(before, resources=WHOLE, containers=[LIMITED])
     with pytest.raises(StatusError, match="pod updates may not change fields"):
         update(before, lambda body: body["spec"].pop("resources"))
+
+
+TERM = {"topologyKey": "k"}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def container(**fields: Any) -> JSON:
+    return {"containers": [{"name": "c", "image": "busybox", **fields}]}
+
+
+def volume(**source: Any) -> JSON:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+# Each was asked of the real strategies of 1.26, 1.31, 1.34 and 1.37.
+@pytest.mark.parametrize(
+    ("empty", "without", "is_the_same"),
+    [
+        pytest.param(container(lifecycle={}), container(), False, id="lifecycle"),
+        pytest.param(container(securityContext={}), container(), False, id="security context"),
+        pytest.param(
+            container(securityContext={"privileged": False, "capabilities": {}}),
+            container(securityContext={"privileged": False}),
+            False,
+            id="capabilities",
+        ),
+        pytest.param({"securityContext": {"seLinuxOptions": {}}}, {}, False, id="SELinux"),
+        pytest.param({"securityContext": {}}, {}, True, id="security context of a pod, by default"),
+        pytest.param(container(resources={}), container(), True, id="resources"),
+        pytest.param({"nodeSelector": {}}, {}, True, id="map"),
+        pytest.param({"tolerations": []}, {}, True, id="list"),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**TERM, "labelSelector": {}}]}
+                }
+            },
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+            False,
+            id="selector of all",
+        ),
+        pytest.param(
+            volume(ephemeral={"volumeClaimTemplate": {"spec": {**CLAIM, "selector": {}}}}),
+            volume(ephemeral={"volumeClaimTemplate": {"spec": CLAIM}}),
+            False,
+            id="selector of a claim",
+        ),
+    ],
+)
+@pytest.mark.parametrize("release", ["1.26", "1.37"])
+def test_object_without_a_field_is_none_only_where_it_is_no_pointer(
+    release: str, empty: JSON, without: JSON, is_the_same: bool
+) -> None:
+    for first, then in ((empty, without), (without, empty)):
+        registry = registry_of(release)
+        create(registry, **copy.deepcopy(first))
+        spec = registry_of(release).create(PODS, "default", pod(**copy.deepcopy(then)))["spec"]
+        if is_the_same:
+            update(registry, lambda body, spec=spec: body.update(spec=spec))
+        else:
+            with pytest.raises(StatusError, match="pod updates may not change fields"):
+                update(registry, lambda body, spec=spec: body.update(spec=spec))
 
 
 @pytest.mark.parametrize(("release", "is_kept"), [("1.36", False), ("1.37", True)])

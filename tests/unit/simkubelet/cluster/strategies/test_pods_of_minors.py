@@ -50,6 +50,9 @@ LABEL_VALUE = {
 }
 LABELS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+DOTS = {"container": {"name": "a.b"}}
+CLAIM = {"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}
+ONE_POD = {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}]}
 LOCAL = {"type": "Localhost", "localhostProfile": "x"}
 
 
@@ -190,6 +193,14 @@ def test_pod_with_users_of_its_own_shares_no_network(release: str, expected: str
             ON_HOST,
             "ports[0].hostPort: Invalid value: 2: must match `containerPort` when `hostNetwork` is true",
             id="port",
+        ),
+        pytest.param("1.26", DOTS, "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')", id="old dots"),
+        pytest.param("1.27", DOTS, "must not contain dots", id="dots"),
+        pytest.param(
+            "1.26",
+            ONE_POD,
+            'Unsupported value: "ReadWriteOncePod": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"',
+            id="mode without its gate",
         ),
         pytest.param("1.26", OVER_LIMIT, "must be less than or equal to cpu limit", id="old limit"),
         pytest.param("1.27", OVER_LIMIT, "must be less than or equal to cpu limit of 1", id="limit"),
