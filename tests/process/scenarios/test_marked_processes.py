@@ -69,10 +69,11 @@ def test_two_that_share_a_core_wait_for_it(mark: str) -> None:
 
 
 def test_one_that_waits_for_input_wants_no_core(mark: str) -> None:
-    pipe, program = subprocess.PIPE, "import sys; sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", program], env={**os.environ, MARK: mark}, stdin=pipe) as process:
+    command, pipe = [sys.executable, "-c", "print(flush=True); input()"], subprocess.PIPE
+    with subprocess.Popen(command, env={**os.environ, MARK: mark}, stdin=pipe, stdout=pipe) as process:
         try:
-            eventually(lambda: use_of_marked(mark).cpu_s > 0)
+            assert process.stdout is not None
+            process.stdout.readline()
             eventually(lambda: len({use_of_marked(mark)[3:] for _ in range(10)}) == 1)
         finally:
             process.kill()
