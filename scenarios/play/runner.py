@@ -32,7 +32,7 @@ TOO_BUSY: Final = "the machine was too busy meanwhile to say why"
 _NOTABLY_LONGER: Final = 1.2
 _PULSE_S: Final = 0.5
 _STANDSTILL_S: Final = 2.0
-"""After two of these a plugin gives up that waits the usual five seconds for its kubelet's answer."""
+"""Plugins usually wait five seconds for a kubelet's answer, and one of these may not be the only one meanwhile."""
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
@@ -86,14 +86,17 @@ async def play(
     try:
         async with backend:
             try:
+                pulse.start()
                 async with _limited(timeout_s):
                     await run.steps()
                     await afterwards(backend)
             except SimkubeletError as error:
+                pulse.stop()
                 run.end = len(backend.trace)
                 await at_failure(backend, str(error))
                 raise
             finally:
+                pulse.stop()
                 run.end = run.end or len(backend.trace)
     except Exception as error:
         # What failed while everything was ended must not hide that the user asked for the end.
@@ -106,8 +109,6 @@ async def play(
         log_ends = {log: last_lines(log) for log in backend.logs}
         duration_s = time.monotonic() - began
         return Verdict(name, outcome, duration_s, reason, failure, logs=backend.logs, log_ends=log_ends)
-    finally:
-        pulse.stop()
     _check_not_cancelled(None)
     return Verdict(name, Outcome.VALID, time.monotonic() - began)
 
@@ -124,7 +125,7 @@ def _check_not_cancelled(error: Exception | None) -> None:
 
 
 class _Pulse:
-    """Measures how long this process could not run, and with it the kubelets: twice a second, until it is stopped.
+    """Measures how long this process could not run, and with it the kubelets: twice a second, from start to stop.
 
     Attributes:
         longest_s: The longest such time.
@@ -133,15 +134,20 @@ class _Pulse:
     def __init__(self) -> None:
         self.longest_s = 0.0
         self._loop = asyncio.get_running_loop()
+        self._next: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Measure from now on."""
         self._next = self._loop.call_later(_PULSE_S, self._beat, self._loop.time() + _PULSE_S)
 
     def stop(self) -> None:
         """Measure no more."""
-        self._next.cancel()
+        if self._next is not None:
+            self._next.cancel()
 
     def _beat(self, due: float) -> None:
         self.longest_s = max(self.longest_s, self._loop.time() - due)
-        self._next = self._loop.call_later(_PULSE_S, self._beat, self._loop.time() + _PULSE_S)
+        self.start()
 
 
 @contextlib.asynccontextmanager

@@ -73,7 +73,7 @@ def make_place(path: Path, kind: Kind) -> None:
             raise _foreign(path, kind)
     elif path.exists() and not path.is_dir():
         raise _foreign(path, kind)
-    elif path.is_symlink():
+    elif path.is_symlink() and not path.exists():
         raise FileExistsError(errno.EEXIST, "it is a link to nothing; remove it or choose another place", str(path))
 
 

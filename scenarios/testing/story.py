@@ -91,8 +91,10 @@ def jobs(path: Path, commands: Mapping[str, tuple[str, ...]], kubernetes: str | 
     Raises:
         InputError: The file is no story, or there is no such version or program.
     """
-    if kubernetes is not None and not is_supported(str(kubernetes), installed().kubernetes):
-        raise InputError(unsupported(str(kubernetes), installed().kubernetes))
+    if kubernetes is not None and not isinstance(kubernetes, str):
+        raise InputError(f"kubernetes: {kubernetes!r} is no text; write it in quotes")
+    if kubernetes is not None and not is_supported(kubernetes, installed().kubernetes):
+        raise InputError(unsupported(kubernetes, installed().kubernetes))
     names = {plugin.name for plugin in load(path).scenario.plugins}
     own = {name: argv for name, argv in commands.items() if name in names}
     return prepare([path], Options(kubernetes=kubernetes, plugin_commands=own))

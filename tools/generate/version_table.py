@@ -121,6 +121,8 @@ def _values(difference: Difference[Any]) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value == "":
+        return "nothing"
     return "none" if value is None else f"`{value}`"
 
 

@@ -148,7 +148,7 @@ static int enter_two(struct tracee *tracee, const struct call *call, struct regi
     struct place new;
     char path[PATH_ROOM];
     int second = call->folder < 0 ? call->path + 1 : call->path + 2;
-    int outcome = read_path(tracee, *argument(r, second), path);
+    int outcome = *argument(r, second) ? read_path(tracee, *argument(r, second), path) : -EFAULT;
     if (outcome <= 0)
         return outcome ? outcome : -ENOENT;
     outcome = resolve(tracee, call->folder < 0 ? -1 : (int)*argument(r, second - 1), path, ENTRY, &new);

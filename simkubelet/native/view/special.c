@@ -50,7 +50,7 @@ int enter_address(struct tracee *tracee, const struct call *call, struct registe
     struct place place;
     char given[NAME_ROOM + 1] = "";
     size_t size = (unsigned)*argument(r, call->path + 1);
-    if (size <= PATH_BEGIN || size > sizeof address)
+    if (!*argument(r, call->path) || size <= PATH_BEGIN || size > sizeof address)
         return GO_ON;
     if (!read_memory(tracee, *argument(r, call->path), &address, size))
         return -EFAULT;

@@ -25,6 +25,7 @@ _POINTERS: Final = frozenset((
     "shareProcessNamespace", "signerName", "started", "stopSignal", "storageClassName", "supplementalGroupsPolicy",
     "terminationGracePeriodSeconds", "tolerationSeconds", "volumeMode",
 ))  # fmt: skip
+_MAPS: Final = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "options", "volumeAttributes"})
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _OBJECTS: Final = frozenset((
     "affinity", "appArmorProfile", "awsElasticBlockStore", "azureDisk", "azureFile", "capabilities", "cephfs",
@@ -52,6 +53,8 @@ def plain(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         if name in _QUANTITIES:
             return {key: _amount(text) for key, text in value.items()} or None
+        if name in _MAPS:
+            return value or None
         found = {key: plain(inner, key) for key, inner in value.items()}
         if "containers" in value and value.get("resources") is not None:
             # A pointer of a whole pod, and none of a container.

@@ -255,6 +255,7 @@ def volume(**source: Any) -> JSON:
         pytest.param({"securityContext": {}}, {}, True, id="security context of a pod, by default"),
         pytest.param(container(resources={}), container(), True, id="resources"),
         pytest.param({"nodeSelector": {}}, {}, True, id="map"),
+        pytest.param({"nodeSelector": {"disk": ""}}, {}, False, id="map with an empty text"),
         pytest.param({"tolerations": []}, {}, True, id="list"),
         pytest.param(
             {
