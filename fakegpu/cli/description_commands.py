@@ -115,13 +115,14 @@ def _write(text: str, output: Path | None, kind: str, mark: str) -> None:
         click.echo(text, nl=False)
         return
     with host_errors(output, "choose another file"):
+        is_there = output.exists()
         # A pipe or a device is written to, whatever it is.
         if output.is_file():
             with output.open("rb") as file:
                 beginning = file.read(_BEGINNING)
             if beginning and mark.encode() not in beginning:
                 raise InputError(f"-o: {output} is there already and is not {kind}: remove it or choose another file")
-        elif output.is_symlink() and not output.exists():
+        elif output.is_symlink() and not is_there:
             raise InputError(f"-o: {output} is a link to nothing: remove it or choose another file")
-        with output.open("w" if output.exists() else "x", encoding="utf-8") as file:
+        with output.open("w" if is_there else "x", encoding="utf-8") as file:
             file.write(text)

@@ -17,6 +17,7 @@ from ...api.errors import FieldError
 from ...api.registry.names import is_dns_label
 from .checks import Fields, PodRules, among, choose, in_range, is_port_name, refused, required
 from .environment import validate_env, validate_env_from
+from .gates import RESTART_RULES
 from .handlers import validate_lifecycle, validate_probes
 from .mounts import validate_devices, validate_mounts
 from .resources import validate_requirements
@@ -24,7 +25,6 @@ from .security import validate_container_security
 
 __all__ = [
     "PULL_POLICIES",
-    "RESTART_RULES",
     "SIDECARS_RESIZE",
     "PodOf",
     "validate_containers",
@@ -44,7 +44,6 @@ _OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupP
 _RULES_AT_MOST: Final = 20
 _CODES_AT_MOST: Final = 255
 _MAX_PORT: Final = 65535
-RESTART_RULES: Final = "ContainerRestartRules"
 SIDECARS_RESIZE: Final = "InPlacePodVerticalScaling"
 _RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
 _OF_OTHERS: Final = (

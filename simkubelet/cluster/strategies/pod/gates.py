@@ -16,10 +16,17 @@ from ...objects.objects import JSON
 from ...objects.pod_json import HAS_HOST_IPS
 from ..rules import Places, Rules, drop
 
-__all__ = ["COMPLETES_AT_CREATION", "HAS_APP_ARMOR", "drop_pod_fields", "drop_status_fields", "pod_gates_of"]
+__all__ = [
+    "COMPLETES_AT_CREATION",
+    "HAS_APP_ARMOR",
+    "RESTART_RULES",
+    "drop_pod_fields",
+    "drop_status_fields",
+    "pod_gates_of",
+]
 
 HAS_APP_ARMOR: Final = "AppArmorFields"
-_RESTART_RULES: Final = "ContainerRestartRules"
+RESTART_RULES: Final = "ContainerRestartRules"
 COMPLETES_AT_CREATION: Final = "PodLevelResourcesFixDefaulting"
 
 _SOURCE: Final = "pkg/features/kube_features.go, pkg/api/pod/util.go (kubernetes v1.34.4, v1.37.0)"
@@ -125,7 +132,7 @@ def drop_pod_fields(rules: Rules, spec: JSON) -> None:
             drop(places(spec))
     for gate, change in _CHANGES.items():
         # Before it has the gate of restart rules, an API server refuses what it drops without the gate.
-        if gate not in rules.gates and (gate != _RESTART_RULES or FEATURE_GATES[gate].exists(rules.release)):
+        if gate not in rules.gates and (gate != RESTART_RULES or FEATURE_GATES[gate].exists(rules.release)):
             change(spec)
 
 
@@ -307,7 +314,7 @@ def _drop_images(spec: JSON) -> None:
 _CHANGES: Final[Mapping[str, Callable[[JSON], None]]] = {
     "ProcMountType": _reset_proc_mounts,
     "SidecarContainers": _drop_sidecars,
-    _RESTART_RULES: _drop_restart_rules,
+    RESTART_RULES: _drop_restart_rules,
     "ImageVolume": _drop_images,
     "ContainerStopSignals": _drop_stop_signals,
 }

@@ -16,7 +16,7 @@ from ...api.registry.names import is_dns_subdomain, is_qualified_name
 from ...objects.objects import JSON
 from ...objects.pod_json import KEEPS_CLASS_OF_REJECTED
 from .checks import Fields, PodRules, choose, duplicate_errors, in_range, ip_errors, ip_version, refused
-from .containers import RESTART_RULES
+from .gates import RESTART_RULES
 from .network import NAMES_PLACE
 
 __all__ = ["keep_generations", "validate_status"]

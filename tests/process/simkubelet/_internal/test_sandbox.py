@@ -442,8 +442,10 @@ def test_program_without_its_supervisor_writes_what_is_its_own(node: Node) -> No
         Path(name, "file").touch()
         Path(name, "file").chmod(0o666)
         others = [f"{name}/file", "/proc/sys/kernel/core_pattern", f"/proc/{victim.pid}/oom_score_adj"]
-        seen = node.run("python3", "-c", WRITES, str(own), "/dev/null", "/dev/full", *others, "/proc/self/comm")
-        victim.kill()
+        try:
+            seen = node.run("python3", "-c", WRITES, str(own), "/dev/null", "/dev/full", *others, "/proc/self/comm")
+        finally:
+            victim.kill()
 
     expected = [str(own), "/dev/null", "/dev/full", *(f"not {path}" for path in others)]
     expected += ["in a child not /proc/self/comm", "/proc/self/comm"]
