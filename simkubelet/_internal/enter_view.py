@@ -114,9 +114,6 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
     with contextlib.suppress(OSError):
         stranger = isolation.Stranger() if is_root else None
     separate(as_user=not is_root)
-    if has_own_network:
-        with contextlib.suppress(OSError):
-            separate_network()
     if stranger:
         with contextlib.suppress(OSError):
             view.give_to(stranger)
@@ -132,13 +129,19 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
     with contextlib.suppress(OSError):
         os.chdir(cwd)
     others = None if view.stranger else guard.Guard()
+    if not is_root:
+        # What is mounted cannot be changed from a namespace below the one that did it; Landlock alone would let
+        # mount_setattr make it writable.
+        separate(as_user=True)
+    if has_own_network:
+        # Of the namespace whose root the program is.
+        with contextlib.suppress(OSError):
+            separate_network()
     if view.stranger:
         view.stranger.become()
     elif is_root:
         isolation.drop_capabilities(_ABOUT_FILES)
-    if not isolation.shut_in() and not is_root:
-        # What is mounted cannot be changed from a namespace below the one that did it.
-        separate(as_user=True)
+    isolation.shut_in()
     if others:
         others.watch()
 

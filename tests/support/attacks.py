@@ -47,6 +47,10 @@ def any_of(tries):
 def remount():
     checked(libc.mount(None, b"/usr", None, REMOUNT | BIND, None))
 
+def make_writable():
+    attributes = struct.pack("=4Q", 0, RDONLY, 0, 0)
+    checked(libc.syscall(ctypes.c_long(442), -100, b"/usr", 0, attributes, ctypes.c_long(len(attributes))))
+
 def nested(work):
     child = os.fork()
     if child == 0:
@@ -132,6 +136,8 @@ attacks = {
     "changes a device": lambda: any_of([lambda path=path: os.chmod(path, 0o666) for path in devices]),
     "remounts": remount,
     "remounts below": lambda: nested(remount),
+    "makes a mount writable": make_writable,
+    "makes a mount writable below": lambda: nested(make_writable),
     "unmounts": lambda: checked(libc.umount2(b"/proc/sys", 2)),
     "makes a device": lambda: os.mknod("/tmp/skt-memory", stat.S_IFCHR | 0o600, os.makedev(1, 1)),
     "traces": lambda: checked(libc.ptrace(0x4206, victim, None, None)),
