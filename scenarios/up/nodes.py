@@ -238,6 +238,8 @@ async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
         try:
             await _PLUGIN.again_until_done(about, process.run, clock.sleep)
         except (PluginError, HostError) as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError from error
             if isinstance(error, HostError) and process.starts == 1:
                 raise
             complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")

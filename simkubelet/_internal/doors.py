@@ -5,6 +5,8 @@ reported to the user and recorded as an Event about the object, and the others a
 `contain_failures`. Without it, as in stories and tests, an exception leaves its door: it is a mistake of this program,
 and must be seen.
 
+A task that is cancelled at a door ends, also where its clean-up fails and that takes the place of the cancellation.
+
 What says something about the process rather than about one object leaves every door: that the machine failed, and what
 a door itself lets pass, such as the panics of a simulated kubelet.
 
@@ -15,6 +17,7 @@ again by its supervisor; for an error it goes on as here.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable
@@ -99,7 +102,7 @@ class Passage:
         error: why it could not be handled; None where it was, and as long as it is.
     """
 
-    __slots__ = ("_about", "_door", "_record", "error")
+    __slots__ = ("_about", "_cancellations", "_door", "_record", "error")
 
     def __init__(self, door: Door, about: object, record: Record | None) -> None:
         self._door = door
@@ -108,6 +111,7 @@ class Passage:
         self.error: Exception | None = None
 
     def __enter__(self) -> Passage:
+        self._cancellations = _cancellations()
         return self
 
     def __exit__(
@@ -126,7 +130,18 @@ class Passage:
                 self._record(text)
             except Exception as another:
                 _log.error("%s: no Event: %s", line, _text(another))
+        if _cancellations() > self._cancellations:
+            raise asyncio.CancelledError from error
         return True
+
+
+def _cancellations() -> int:
+    """How often this task was asked to end; 0 outside of a task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return task.cancelling() if task is not None else 0
 
 
 def _text(error: Exception) -> str:

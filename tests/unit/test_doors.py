@@ -50,6 +50,7 @@ from tests.support import broken_object
 from tests.support.broken_object import MINOR, NAMES, World, break_calls, pod, world
 from tests.support.dra_node import claim_object
 from tests.support.node import FakePlugin, short_folder
+from tests.support.patience import LIMIT_S
 from tests.support.remote import pod_manifest, serving
 from tests.support.watched_plugin import WatchedPlugin
 
@@ -583,3 +584,72 @@ async def test_failed_work_is_done_again_after_growing_pauses(reported: list[str
     await task
 
     assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+
+
+async def test_cancelled_work_ends_though_its_clean_up_fails(reported: list[str]) -> None:
+    contain_failures(reported.append)
+    began = asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise PermissionError("/proc")
+
+    clock = ManualClock()
+    plugin: Any = SimpleNamespace(command=SimpleNamespace(node="n", name="p"), run=work, starts=2)
+    for works in (_OF_TESTS[0].again_until_done("one", work, clock.sleep), _kept_running(plugin, RealClock())):
+        began.clear()
+        task = asyncio.create_task(works)
+        await began.wait()
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=LIMIT_S)
+        task.cancel()
+
+        assert done
+        assert task.cancelled()
+
+    assert len(reported) == 2
+
+
+async def test_plugin_that_fails_while_it_is_ended_is_not_started_again() -> None:
+    began = asyncio.Event()
+
+    async def run() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise HostError("the machine failed")
+
+    plugin: Any = SimpleNamespace(command=SimpleNamespace(node="n", name="p"), run=run, starts=2)
+    task = asyncio.create_task(_kept_running(plugin, RealClock()))
+    await began.wait()
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=LIMIT_S)
+    task.cancel()
+
+    assert done
+    assert task.cancelled()
+
+
+async def test_clean_up_of_several_goes_on_after_one_that_fails(reported: list[str]) -> None:
+    contain_failures(reported.append)
+    cleaned = list[str]()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for name in ("one", "another"):
+                with _OF_TESTS[0](name):
+                    cleaned.append(name)
+                    raise ValueError
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert (cleaned, task.cancelled()) == (["one", "another"], True)
