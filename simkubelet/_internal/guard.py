@@ -41,9 +41,11 @@ Source: arch/x86/entry/syscalls, arch/arm/tools/syscall.tbl, include/uapi/asm-ge
 include/uapi/linux/audit.h (Linux 6.1).
 """
 _PROCESS = (0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)
-"""Which argument of each is the id of a process or, also a negative one, of a group."""
-_ALL_OF_A_USER = {5: 2, 6: 3}
-"""PRIO_USER and IOPRIO_WHO_USER: the first argument with which these two name all processes of a user."""
+"""Which argument of each is the id of a process, or of a group: a negative one, or that of `_GROUP`."""
+_GROUP, _ALL_OF_A_USER = {5: 1, 6: 2}, {5: 2, 6: 3}
+"""PRIO_PGRP and IOPRIO_WHO_PGRP, PRIO_USER and IOPRIO_WHO_USER: with these as their first argument the two name a
+group, or all processes of a user.
+"""
 _FIRST_SIGNAL = 7
 _PIDFD_SEND_SIGNAL = 424
 _MIN_KERNEL = (5, 9)
@@ -152,8 +154,9 @@ def _answer(link: object) -> None:
         with contextlib.suppress(OSError):
             fcntl.ioctl(listener, _RECEIVE, given)
             token, who, _, call, architecture, _, *arguments = struct.unpack("=QIIiIQ6Q", given)
-            process = ctypes.c_int(arguments[_PROCESS[calls[architecture, call]]]).value
-            may = _may_name(who, process)
+            row = calls[architecture, call]
+            process = ctypes.c_int(arguments[_PROCESS[row]]).value
+            may = _may_name(who, -process if ctypes.c_int(arguments[0]).value == _GROUP.get(row) else process)
             fcntl.ioctl(
                 listener, _SEND, struct.pack("=QqiI", token, 0, *((0, _CONTINUE) if may else (-errno.EPERM, 0)))
             )
@@ -178,14 +181,29 @@ def _may_name(who: int, number: int) -> bool:
 
 
 def _shares_mounts(who: int, pid: int) -> bool:
-    """Whether two processes do; one that has ended has none."""
+    """Whether two processes do; one that has ended has none, unless its first thread alone has."""
     try:
-        other = os.stat(f"/proc/{pid}/ns/mnt")
-    except FileNotFoundError:
-        return True
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        return False
-    return os.path.samestat(other, os.stat(f"/proc/{who}/ns/mnt"))
+        return not _is_there(pid)
+    for thread in threads:
+        try:
+            other = os.stat(f"/proc/{pid}/task/{thread}/ns/mnt")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+        return os.path.samestat(other, os.stat(f"/proc/{who}/ns/mnt"))
+    return True
+
+
+def _is_there(pid: int) -> bool:
+    """Whether there is a process, also one that /proc hides."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno != errno.ESRCH
+    return True
 
 
 def _group_of(pid: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -200,18 +202,19 @@ class Victim:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"\0{self._address}")
         self._listener.listen()
-        argv = [*self._prefix, "sleep", "infinity"]
-        self._process = subprocess.Popen(argv, env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
+        # The first of its group ends, so that the id of the group is no process's.
+        argv = [*self._prefix, "sh", "-c", "sleep infinity >/dev/null 2>&1 & echo $!"]
+        path = {"PATH": "/usr/bin:/bin"}
+        self._pid = int(subprocess.check_output(argv, env=path, start_new_session=True))
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None) -> None:
-        self._process.kill()
-        self._process.wait()
+        os.kill(self._pid, signal.SIGKILL)
         self._listener.close()
 
     def argv(self, python: str = sys.executable) -> list[str]:
         uts, net, ipc = (str(Path("/proc/self/ns", kind).readlink()) for kind in ("uts", "net", "ipc"))
         own: dict[str, Callable[[], int]] = {}
         exec(KEYRING, own)  # noqa: S102
-        victim = [str(self._process.pid), str(self._file), self._address]
+        victim = [str(self._pid), str(self._file), self._address]
         return [python, "-I", "-c", PROGRAM, *victim, uts, net, f"{own['keyring']()}", ipc]

@@ -204,7 +204,7 @@ static int enter_path(struct tracee *tracee, const struct call *call, struct reg
 static int enter(struct tracee *tracee, const struct call *call, struct registers *r)
 {
     char link[64];
-    bool is_user;
+    unsigned which;
     pid_t process;
     switch (call->kind) {
     case GET_CWD:
@@ -218,9 +218,13 @@ static int enter(struct tracee *tracee, const struct call *call, struct register
     case SOCKET_NAME:
         return read_memory(tracee, *argument(r, 2), &tracee->room, sizeof tracee->room) ? WATCHED : GO_ON;
     case PROCESS:
-        is_user = call->flags >= 0 && (unsigned)*argument(r, call->flags) == call->turned;
+        which = call->flags < 0 ? 0 : (unsigned)*argument(r, call->flags);
         process = (pid_t)*argument(r, call->path);
-        return !is_user && (!process || may_change(process)) ? GO_ON : -EPERM;
+        if (call->turned && which == call->turned)
+            return -EPERM;
+        if (call->turned && which == call->turned - 1)
+            process = -process;
+        return !process || may_change(process) ? GO_ON : -EPERM;
     default:
         return enter_path(tracee, call, r);
     }

@@ -35,7 +35,8 @@ static struct tracee *found(pid_t thread)
 /* Whether a process, or for a negative number a group of processes, is the program's own or has ended. */
 bool may_change(pid_t process)
 {
-    char path[64], stat[256] = "", *end;
+    char path[64], stat[512] = "", *end;
+    int left; /* threads, also where the first one has ended */
     for (size_t bucket = 0; process < -1 && bucket < BUCKETS; bucket++)
         for (struct tracee *one = threads[bucket]; one; one = one->next)
             if (getpgid(one->thread) == -process)
@@ -44,7 +45,9 @@ bool may_change(pid_t process)
         return true;
     snprintf(path, sizeof path, "/proc/%d/stat", process);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0 && read(file, stat, sizeof stat - 1) > 0 && (end = strrchr(stat, ')')) && strncmp(end, ") Z", 3) == 0)
+    /* Source: proc(5): the third and the twentieth field of /proc/PID/stat. */
+    if (file >= 0 && read(file, stat, sizeof stat - 1) > 0 && (end = strrchr(stat, ')'))
+        && sscanf(end, ") Z%*d%*d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%d", &left) == 1 && left <= 1)
         process = 0;
     if (file >= 0)
         close(file);

@@ -41,7 +41,8 @@ enum kind {
 };
 
 /* A call that is traced; numbers of arguments, -1 for none. A second path follows the first, each after its folder.
- * One that names a process has its id in the place of a path; with `turned` as its flags it names all of a user. */
+ * One that names a process has its id in the place of a path; with `turned` as its flags, not 0, it names all of a user,
+ * with one less a group. */
 struct call {
     short number;
     unsigned char kind;

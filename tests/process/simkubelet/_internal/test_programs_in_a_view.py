@@ -285,6 +285,23 @@ def test_guard_is_no_part_of_the_program_and_ends_with_the_last_of_it(node: Node
     until(lambda: not any(map(is_there, guards)))
 
 
+@pytest.mark.parametrize("node", ["own traced landlock", "ordinary traced landlock", "own idmap"], indirect=True)
+def test_process_whose_first_thread_has_ended_is_another_ones(node: Node) -> None:
+    user = node._prefix[: node._prefix.index("--clear-groups") + 1] if "setpriv" in node._prefix else []
+    python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
+    ending = "import signal, threading, time, ctypes; threading.Thread(target=time.sleep, args=(1000,)).start()"
+    ending += "; libc = ctypes.CDLL(None); libc.pthread_exit(None)"
+    with subprocess.Popen([*user, str(python), "-c", ending]) as victim:
+        try:
+            until(lambda: not is_there(victim.pid))
+            tried = "import resource, sys; resource.prlimit(int(sys.argv[1]), resource.RLIMIT_CORE, (0, 0))"
+            seen = node.run(str(python), "-c", tried, str(victim.pid))
+        finally:
+            victim.kill()
+
+    assert "Operation not permitted" in seen.stderr or "PermissionError" in seen.stderr, seen.stderr
+
+
 def of_session(leader: int) -> set[int]:
     found = set[int]()
     for entry in Path("/proc").iterdir():
