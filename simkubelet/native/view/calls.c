@@ -81,7 +81,7 @@ static const struct call calls[] = {
  * calls of io_uring, the flags of clone3 and whom pidfd_send_signal is for, instead of which C libraries and Go take
  * clone and kill, as where a container has none of them. Newer calls with a path have older ones beside them. What makes
  * or enters namespaces, mounts or a root changes where the kernel finds paths; it takes rights that nobody has here. A
- * memfd_secret has paths that only the kernel reads.
+ * memfd_secret has paths that only the kernel reads. Keys of the user are shared by all who are that user.
  */
 static const struct {
     short number, error;
@@ -89,7 +89,7 @@ static const struct {
     {SYS_getuid, 0}, {SYS_geteuid, 0}, {SYS_getgid, 0}, {SYS_getegid, 0}, {SYS_mount, EPERM}, {SYS_umount2, EPERM},
     {SYS_pivot_root, EPERM}, {SYS_chroot, EPERM}, {SYS_setns, EPERM}, {SYS_swapon, EPERM}, {SYS_swapoff, EPERM},
     {SYS_acct, EPERM}, {SYS_quotactl, EPERM}, {SYS_bpf, EPERM}, {SYS_open_by_handle_at, EPERM},
-    {SYS_lookup_dcookie, EPERM},
+    {SYS_lookup_dcookie, EPERM}, {SYS_add_key, ENOSYS}, {SYS_request_key, ENOSYS}, {SYS_keyctl, ENOSYS},
 #ifdef SYS_uselib
     {SYS_uselib, ENOSYS},
 #endif

@@ -48,13 +48,16 @@ static const struct binding *binding_of(const char *link)
     return link_target(link, target) > 0 && *target == '/' ? shown_at(target, view) : NULL;
 }
 
+/* Whether permissions, owners and times of what it shows are the program's: in /proc its own files can be written alone. */
+static bool is_own(const struct binding *binding) { return binding->is_writable && strcmp(binding->real, "/proc"); }
+
 /* The same for a change of that file: one without a name, such as a pipe or memory, is the program's own. */
 static int refusal_of_link(const char *link)
 {
     struct stat found;
     const struct binding *binding = binding_of(link);
     if (binding)
-        return binding->is_writable ? 0 : EROFS;
+        return is_own(binding) ? 0 : EROFS;
     mode_t kind = stat(link, &found) || !found.st_nlink ? 0 : found.st_mode & S_IFMT;
     return kind && kind != S_IFIFO && kind != S_IFSOCK ? EROFS : 0;
 }
@@ -119,7 +122,7 @@ int refusal(enum kind kind, unsigned flags, const struct place *place)
     case CHANGE:
         if (place->is_magic)
             return refusal_of_link(place->real);
-        return !place->binding->is_writable && mode_of(place->real, AT_SYMLINK_NOFOLLOW) ? EROFS : 0;
+        return !is_own(place->binding) && mode_of(place->real, AT_SYMLINK_NOFOLLOW) ? EROFS : 0;
     case ACCESS:
         mode = place->binding->is_writable || !(flags & W_OK) ? 0 : mode_of(place->real, 0);
         return (S_ISREG(mode) || S_ISDIR(mode)) && !faccessat(AT_FDCWD, place->real, (int)flags & 7, 0) ? EROFS : 0;

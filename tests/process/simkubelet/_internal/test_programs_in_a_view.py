@@ -350,7 +350,7 @@ decoy, own, covered = map(os.fsencode, sys.argv[1:])
 hidden, here, EMPTY = b"/etc/passwd", -100, 0x1000
 numbers = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
 LINKAT, FCHOWNAT, UTIMENSAT = (265, 37)[numbers], (260, 54)[numbers], (280, 88)[numbers]
-SETPRIORITY, CONNECT = (141, 140)[numbers], (42, 203)[numbers]
+SETPRIORITY, CONNECT, KEYCTL = (141, 140)[numbers], (42, 203)[numbers], (250, 219)[numbers]
 OPENAT, CHROOT, UNSHARE = (257, 56)[numbers], (161, 51)[numbers], (272, 97)[numbers]
 OPEN_TREE, MEMFD_SECRET, OPEN_TREE_ATTR = 428, 447, 467
 
@@ -426,6 +426,10 @@ ways = {
     "connect": connect,
     "setpriority": lambda: call(SETPRIORITY, 1 << 32 | 2, 0, 19),
     "chroot": lambda: call(CHROOT, b"/"),
+    "chmod of /proc": lambda: os.chmod("/proc", os.stat("/proc").st_mode & 0o7777),
+    "fchmod of /proc": lambda: os.fchmod(os.open("/proc", os.O_RDONLY), os.stat("/proc").st_mode & 0o7777),
+    "chmod in /proc": lambda: os.chmod("/proc/meminfo", os.stat("/proc/meminfo").st_mode & 0o7777),
+    "keys of the user": lambda: call(KEYCTL, 0, -4, 1),
     "unshare": lambda: call(UNSHARE, 0x10000000 | 0x20000),
 }
 for number in (0x40086602, 0x40046604, 0x40087602, 0x401C5820, 0x40806685, 0x800C6613, 0x5000940E):
