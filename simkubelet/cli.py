@@ -40,6 +40,7 @@ __all__ = ["commands", "main"]
 
 INTERRUPTED = 130
 _SHELLS: Final = ("bash", "zsh", "fish")
+_COMPLETE: Final = "_SIMKUBELET_COMPLETE"
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: play_commands.run,
     "replay": lambda: play_commands.replay,
@@ -145,7 +146,7 @@ def completion(shell: str | None) -> None:
     if shell not in _SHELLS:
         raise click.UsageError(f"for which shell? Give one of {', '.join(_SHELLS)}")
     if (kind := get_completion_class(shell)) is not None:
-        click.echo(kind(commands, {}, "simkubelet", "_SIMKUBELET_COMPLETE").source())
+        click.echo(kind(commands, {}, "simkubelet", _COMPLETE).source())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -168,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: Sequence[str] | None, output: Output) -> int:
     try:
+        _check_question()
         return int(commands.main(arguments, prog_name="simkubelet", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         help_wanted.show()
@@ -189,6 +191,21 @@ def _run(arguments: Sequence[str] | None, output: Output) -> int:
 
         print_exc()
         return 1
+
+
+def _check_question() -> None:
+    """Refuse what click takes for the question of a shell and cannot answer.
+
+    Raises:
+        click.UsageError: The variables of the question are not as the scripts of `completion` set them.
+    """
+    if question := os.environ.get(_COMPLETE):
+        shell, _, wanted = question.partition("_")
+        has_words = {"COMP_WORDS", "COMP_CWORD"} <= os.environ.keys()
+        # That of fish is the word itself.
+        is_numbered = has_words and (shell == "fish" or os.environ["COMP_CWORD"].lstrip("-").isdecimal())
+        if shell not in _SHELLS or not (wanted == "source" or (wanted == "complete" and is_numbered)):
+            raise click.UsageError(f"{_COMPLETE} is set, which is for scripts of completion alone; unset it")
 
 
 def _failed(error: Exception) -> int:

@@ -1,6 +1,6 @@
 """``fakegpu completion``, and what a shell offers for the words of commands: GPUs, profiles, keys, calls and errors.
 
-Nothing raises: where there is no machine, no GPU is offered.
+Where there is no machine, no GPU is offered.
 """
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
@@ -16,6 +16,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+COMPLETE: Final = "_FAKEGPU_COMPLETE"
+"""The variable with which a shell asks click."""
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
@@ -38,7 +40,23 @@ def completion(context: click.Context, /, shell: str | None) -> None:
     if shell not in _SHELLS:
         raise click.UsageError(f"for which shell? Give one of {', '.join(_SHELLS)}")
     if (kind := get_completion_class(shell)) is not None:
-        click.echo(kind(context.find_root().command, {}, "fakegpu", "_FAKEGPU_COMPLETE").source())
+        click.echo(kind(context.find_root().command, {}, "fakegpu", COMPLETE).source())
+
+
+def check_question(question: str) -> None:
+    """Refuse what click takes for the question of a shell and cannot answer.
+
+    Raises:
+        InputError: the variables of the question are not as the scripts of `completion` set them.
+    """
+    from ..errors import InputError
+
+    shell, _, wanted = question.partition("_")
+    has_words = {"COMP_WORDS", "COMP_CWORD"} <= os.environ.keys()
+    # That of fish is the word itself.
+    is_numbered = has_words and (shell == "fish" or os.environ["COMP_CWORD"].lstrip("-").isdecimal())
+    if shell not in _SHELLS or not (wanted == "source" or (wanted == "complete" and is_numbered)):
+        raise InputError(f"{COMPLETE} is set, which is for scripts of completion alone; unset it")
 
 
 def gpus(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -8,6 +8,7 @@ Every error a user can cause is one line on stderr, ``error: …``, and exit sta
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -16,6 +17,7 @@ import click
 
 from ..errors import FakeGpuError, HostError, InputError
 from ..output import OutputError, one_line, standard_streams
+from .completion import COMPLETE, check_question
 
 _INTERRUPTED: Final = 130
 _COMMANDS: Final = {
@@ -112,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
+        if question := os.environ.get(COMPLETE):
+            check_question(question)
         status: Any = cli.main(
             args=None if arguments is None else list(arguments), prog_name="fakegpu", standalone_mode=False
         )

@@ -103,3 +103,25 @@ def test_shell_completes_words_of_fakegpu(tmp_path: Path, words: str, offered: s
     ran = subprocess.run(fakegpu, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
 
     assert any(line.startswith(f"plain,{offered}") for line in ran.stdout.splitlines()) == bool(offered), ran.stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"COMPLETE": "bash_complete"},
+        {"COMPLETE": "fish_complete", "COMP_CWORD": "r"},
+        {"COMPLETE": "zsh_complete", "COMP_WORDS": "p r", "COMP_CWORD": "x"},
+        {"COMPLETE": "bash_"},
+        {"COMPLETE": "other_source"},
+    ],
+)
+@pytest.mark.parametrize("program", ["simkubelet", "fakegpu"])
+def test_question_of_no_shell_is_one_line(program: str, asked: dict[str, str]) -> None:
+    named = {f"_{program.upper()}_{name}" if name == "COMPLETE" else name: value for name, value in asked.items()}
+
+    ran = subprocess.run([sys.executable, "-m", program], env={**os.environ, **named}, capture_output=True, text=True)
+
+    assert ran.returncode == 2
+    assert (
+        ran.stderr == f"error: _{program.upper()}_COMPLETE is set, which is for scripts of completion alone; unset it\n"
+    )
