@@ -91,7 +91,9 @@ class View:
         self.lay_over_proc()
         if os.geteuid() == 0:
             self.cover_secrets()
-        for path in needed:
+        # A mount that has the node's folder is not kept with what it lies in: parts of it are another user's already.
+        around = {above for folder in self.kept for above in _above(folder) if self.stranger and os.path.ismount(above)}
+        for path in sorted({*needed, *(above for above in around if any(_has(path, above) for path in needed))}):
             if self._place_above(path) or self._is_roots_alone(path):
                 self.keep(path, path)
         self.cover_clusters()

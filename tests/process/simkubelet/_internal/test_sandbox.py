@@ -23,7 +23,7 @@ from simkubelet.model.errors import HostError
 from tests.support.attacks import Victim
 from tests.support.decoy import Decoy
 from tests.support.patience import LIMIT_S
-from tests.support.views import USER, WAYS, Node
+from tests.support.views import USER, WAYS, Node, node_of
 
 
 def test_node_files_are_visible_beside_those_of_the_host(node):
@@ -218,6 +218,23 @@ def test_path_of_the_environment_stays_below_the_temporary_folder(node):
         seen = node.run("skt-tool", PATH=f"{name}:{os.environ['PATH']}")
 
     assert (seen.stderr, seen.stdout) == ("", "tool\n")
+
+
+def test_node_on_a_mount_below_the_working_directory_is_found():
+    unshare = ["unshare", "--mount", "--propagation", "private"]
+    if os.geteuid() != 0 or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("takes root that may mount")
+    with node_of("own") as node, tempfile.TemporaryDirectory(dir="/tmp", prefix="skt-") as name:
+        mounted = Path(name, "mounted")
+        own = mounted / "node" / "tmp"
+        mounted.mkdir()
+        node.view = NodeView(own.with_name("root"), own.with_name("view"), {"/tmp": own}, kept=(own.parent,))
+        script = f'mount -t tmpfs none {mounted} && mkdir -p {own} {node.view.root} && exec "$@"'
+        command = node.argv(["sh", "-c", f"echo said >{own}/said; cat /tmp/said"])
+
+        seen = subprocess.run([*unshare, "sh", "-c", script, "sh", *command], cwd=name, capture_output=True, text=True)
+
+    assert (seen.stderr, seen.stdout) == ("", "said\n")
 
 
 @pytest.mark.parametrize("parent", ["/tmp", "/var/tmp", "/root"])
