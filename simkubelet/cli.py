@@ -105,6 +105,8 @@ def commands() -> None:
       simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C
       simkubelet plugin nvidia --help         run a device plugin by hand
     """  # noqa: D301  # click's mark for lines that stay as they are
+    # No program can be started in a folder that is gone; what fails later does not say so.
+    os.getcwd()  # noqa: PTH109  # the error is wanted
 
 
 def _plugins_or_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

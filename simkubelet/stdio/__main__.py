@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from .._internal.output import one_line
+from .._internal.output import one_line, standard_streams
 from ..devices.plugin_folder import PluginFolder
 from ..model.errors import InputError, SimkubeletError
 from ..model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, SUPPORTED, version
@@ -106,7 +106,10 @@ def command(directory: Path, manager: str, kubelet_version: str) -> None:
     end in nanoseconds of the monotonic clock.
     """  # noqa: D301  # click's mark for lines that stay as they are
     behaviour = version(kubelet_version)
-    folder = PluginFolder(directory.absolute())
+    try:
+        folder = PluginFolder(directory.absolute())
+    except FileNotFoundError:
+        raise InputError("--dir: the working directory is gone; change to another one") from None
     folder.prepare()
     if manager == _Manager.DEVICES:
         folder.refuse_foreign(behaviour)
@@ -125,18 +128,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: The command line without the program's name; that of this process where it is left out.
     """
+    with standard_streams():
+        status = _run(arguments)
+    sys.exit(status)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         command.main(arguments, prog_name="python -m simkubelet.stdio", standalone_mode=False)
-        status = 0
+        return 0
     except click.UsageError as error:
         _complain(f"{error.format_message().rstrip('.')}; see --help")
-        status = InputError.exit_status
+        return InputError.exit_status
     except SimkubeletError as error:
         _complain(str(error))
-        status = error.exit_status
+        return error.exit_status
     except (KeyboardInterrupt, click.Abort):
-        status = _INTERRUPTED
-    sys.exit(status)
+        return _INTERRUPTED
 
 
 def _complain(message: str) -> None:

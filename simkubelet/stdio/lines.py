@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import select
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from ..model.errors import HostError, InputError
 from .request import LONGEST_LINE
 from .session import CommandTable, N, Session
 
 __all__ = ["LineReader", "serve_lines"]
 
 _CHUNK_BYTES: Final = 1 << 16
+_INPUT: Final = 0
+_OUTPUT: Final = 1
 
 
 async def serve_lines(make_node: Callable[[asyncio.TaskGroup], N], commands: CommandTable[N]) -> None:
@@ -26,6 +27,10 @@ async def serve_lines(make_node: Callable[[asyncio.TaskGroup], N], commands: Com
     Args:
         make_node: makes what the commands work on; it is stopped at the end.
         commands: what can be asked.
+
+    Raises:
+        InputError: the standard input cannot be read.
+        HostError: the standard output cannot be written.
     """
     async with asyncio.TaskGroup() as tasks:
         node = make_node(tasks)
@@ -38,16 +43,20 @@ async def serve_lines(make_node: Callable[[asyncio.TaskGroup], N], commands: Com
             answering.cancel()
             session.cancel()
             await node.stop()
-        if not answering.cancelled():
-            with contextlib.suppress(BrokenPipeError):
-                answering.result()
+    if not answering.cancelled():
+        try:
+            answering.result()
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            raise HostError(f"output: {error.strerror}") from None
 
 
 async def _answer_all(session: Session[N]) -> None:
-    with LineReader(sys.stdin.fileno()) as lines:
+    with LineReader(_INPUT) as lines:
         while (line := await lines.next()) is not None:
             if line.strip():
-                await _write_line(sys.stdout.fileno(), await session.answer(line))
+                await _write_line(_OUTPUT, await session.answer(line))
 
 
 class LineReader:
@@ -65,6 +74,7 @@ class LineReader:
         self._lines: deque[bytes] = deque()
         self._unfinished = bytearray()
         self._is_at_end = False
+        self._error: OSError | None = None
         self._is_file = False
         self._arrived = asyncio.Event()
 
@@ -80,8 +90,14 @@ class LineReader:
         self._unwatch()
 
     async def next(self) -> bytes | None:
-        """The next line without its end, as soon as it is there; None at the end of the input."""
+        """The next line without its end, as soon as it is there; None at the end of the input.
+
+        Raises:
+            InputError: what is read from cannot be read.
+        """
         while not self._lines:
+            if self._error:
+                raise InputError(f"input: {self._error.strerror}")
             if self._is_at_end:
                 return None
             if self._is_file:
@@ -93,7 +109,11 @@ class LineReader:
         return self._lines.popleft()
 
     def _read(self) -> None:
-        chunk = os.read(self._descriptor, _CHUNK_BYTES)
+        chunk = b""
+        try:
+            chunk = os.read(self._descriptor, _CHUNK_BYTES)
+        except OSError as error:
+            self._error = error
         if not chunk:
             self._is_at_end = True
             if self._unfinished:

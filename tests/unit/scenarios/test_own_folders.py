@@ -359,3 +359,15 @@ def test_no_place_for_folders_is_one_line_and_2(
     gone.rmdir()
 
     assert run_cli("run", "kubelet-restart", *(["--dir", "d"] if is_gone else [])) == (2, "", f"error: {said}\n")
+
+
+@pytest.mark.parametrize("command", [["run", "kubelet-restart"], ["conform", "--", "true"], ["list"]])
+def test_working_directory_that_is_gone_is_named(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run_cli(*command) == (2, "", "error: the working directory is gone; change to another one\n")

@@ -266,3 +266,32 @@ def test_help_names_every_command():
 
     for command in (*COMMANDS, *DRA_COMMANDS, "await"):
         assert f"\n  {command}" in said, command
+
+
+@pytest.mark.parametrize(
+    ("streams", "status", "said"),
+    [
+        (">/dev/full", 3, "error: output: No space left on device\n"),
+        ("0>unread", 2, "error: input: Bad file descriptor\n"),
+        (">&-", 0, ""),
+        ("<&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_traceback(streams: str, status: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "commands").write_text('{"cmd":"start"}\n')
+    shell = ["sh", "-c", f'"$@" < commands {streams}', "sh", *COMMAND, "--dir", str(tmp_path / "d")]
+
+    ran = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert (ran.returncode, ran.stderr) == (status, said)
+
+
+def test_working_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", sys.executable, "-P", *COMMAND[1:], "--dir", "d"]
+
+    ran = subprocess.run(shell, cwd=gone, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert (ran.returncode, ran.stderr) == (2, "error: --dir: the working directory is gone; change to another one\n")
