@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from . import guard, isolation
 from .isolation import call
-from .view_bindings import MS_REC, Mounts, Table
+from .view_bindings import MS_REC, TERMINALS, Mounts, Table, consoles
 from .view_tree import SESSIONS, View, mode_of
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
@@ -38,7 +38,6 @@ _NO_PLACES = {"TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD"}
 """Variables whose paths are the caller's affair and no place of the program."""
 _ABOUT_FILES = 0b11011 | 1 << 10
 """CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID; NET_BIND_SERVICE."""
-_TERMINALS = "/dev/pts"
 
 
 def named_places(argv: list[str], cwd: str) -> Iterator[str]:
@@ -121,6 +120,7 @@ def enter(view: View, argv: list[str], *, has_own_network: bool) -> None:
     top = view.make(mounts, list(named_places(argv, cwd)))
     if not view.stranger:
         mounts.protect_processes()
+    mounts.separate_terminals([] if view.stranger else consoles())
     mounts.finish()
     os.fchdir(top)
     call("pivot_root", b".", b".")
@@ -163,8 +163,8 @@ def _devices(table: Table) -> Iterator[str]:
         paths = [f"{folder}/{name}" for name in files]
         yield from (path for path in paths if stat.S_ISCHR(mode_of(path)) and table.place(path) == path)
         names[:] = [name for name in names if name != "shm" and not os.path.ismount(f"{folder}/{name}")]
-    if os.path.isdir(_TERMINALS) and table.place(_TERMINALS) == _TERMINALS:
-        yield _TERMINALS
+    if os.path.isdir(TERMINALS) and table.place(TERMINALS) == TERMINALS:
+        yield TERMINALS
 
 
 def _traced(supervisor: str, table: Table, writable: list[str], cwd: str, argv: list[str]) -> list[str]:

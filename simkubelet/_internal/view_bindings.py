@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from .isolation import call
 
 MS_BIND, MS_REC = 4096, 16384
-_MS_RDONLY, _MS_REMOUNT, _MS_UNBINDABLE = 1, 32, 1 << 17
+_MS_RDONLY, _MS_NOSUID, _MS_NOEXEC, _MS_REMOUNT, _MS_UNBINDABLE = 1, 2, 8, 32, 1 << 17
 _MS_RELATIME, _MS_STRICTATIME = 1 << 21, 1 << 24
 _OPTIONS = {
     "nosuid": 2,
@@ -26,6 +28,9 @@ _OPTIONS = {
     "nosymfollow": 256,
 }
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+TERMINALS, _MULTIPLEXER = "/dev/pts", "/dev/ptmx"
+_CONSOLE, _VIRTUAL_CONSOLES, _FIRST_SERIAL = (5, 1), 4, 64
+"""Device numbers. Source: Documentation/admin-guide/devices.txt (Linux 6.1)."""
 PROC = "/proc"
 """Its entries come and go with the processes, so it is shown as a whole, and what a node has there is laid over it."""
 
@@ -117,6 +122,29 @@ class Mounts:
         os.close(own)
         self._writable.remove(self._storage + PROC)
 
+    def separate_terminals(self, consoles: Iterable[str]) -> None:
+        """Show terminals of the program's own: the host's obey whoever may open them, and print what that writes."""
+        for path in consoles:
+            self.cover_file(path, "/dev/null")
+        if not self.has(TERMINALS):
+            return
+        there, options = os.open(self.place(TERMINALS), os.O_PATH), b"newinstance,ptmxmode=0666,mode=0620"
+        try:
+            call("mount", b"devpts", fd(there), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
+            self._writable.add(self._storage + TERMINALS)
+            self.cover_file(_MULTIPLEXER, self.place(f"{TERMINALS}/ptmx"))
+        except OSError:
+            self.hide(TERMINALS)
+        finally:
+            os.close(there)
+
+    def cover_file(self, path: str, source: str) -> None:
+        """Show a file of the host over one that the view may have."""
+        if self.has(path):
+            found = os.open(source, os.O_PATH)
+            self.cover(found, path)
+            os.close(found)
+
     def finish(self) -> None:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             # Of mounts over one another the last one is reached, and may not lose what it is locked to.
@@ -188,6 +216,16 @@ class Table:
         file = os.memfd_create("view", 0)
         os.write(file, os.fsencode("".join(rows)))
         return file
+
+
+def consoles() -> Iterator[str]:
+    """The host's terminals in /dev itself that this process may write to."""
+    for entry in os.scandir("/dev"):
+        found = entry.stat(follow_symlinks=False)
+        number = os.major(found.st_rdev), os.minor(found.st_rdev)
+        is_terminal = number == _CONSOLE or (number[0] == _VIRTUAL_CONSOLES and number[1] < _FIRST_SERIAL)
+        if stat.S_ISCHR(found.st_mode) and is_terminal and os.access(entry.path, os.W_OK):
+            yield entry.path
 
 
 def mount(source: int, there: int, flags: int) -> None:

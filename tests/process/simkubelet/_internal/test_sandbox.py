@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pty
 import shutil
 import socket
 import subprocess
@@ -423,6 +424,28 @@ def test_attacks_on_the_host_are_refused(node, request):
 
     expected = unrefused(*request.node.callspec.params["node"].split())
     assert (seen.stderr, seen.stdout.splitlines()) == ("", expected)
+
+
+PTY = """
+import os, pty
+shown = os.listdir("/dev/pts")
+_, terminal = pty.openpty()
+print(shown, os.ttyname(terminal), os.fstat(os.open("/dev/ptmx", os.O_RDWR)).st_size)
+"""
+
+
+@pytest.mark.parametrize("node", ["own", "ordinary", "own idmap", "ordinary landlock"], indirect=True)
+def test_terminals_are_the_programs_own(node: Node) -> None:
+    controller, terminal = pty.openpty()
+    try:
+        if "setpriv" in node._prefix:
+            os.fchown(terminal, USER, USER)
+        seen = node.run("python3", "-c", PTY, PATH="/usr/bin:/bin:/usr/local/bin")
+    finally:
+        os.close(controller)
+        os.close(terminal)
+
+    assert (seen.stderr, seen.stdout) == ("", "['ptmx'] /dev/pts/0 0\n")
 
 
 WRITES = """
