@@ -92,6 +92,14 @@ def test_command_has_the_rights_and_its_status_is_kept(place, rights, shown):
         assert status == 7
 
 
+def test_temporary_files_are_in_the_places_own_folder(place, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(place.folder / "of the caller alone"))
+
+    output, error, status = place.run("trixie", "root", "mktemp", "--dry-run")
+
+    assert (output.rpartition("/")[0], error, status) == ("/tmp", "", 0)
+
+
 def test_path_is_that_of_the_file_system(place):
     assert place.run("--path", "trixie") == (f"{place.folder}/cache/simkubelet/places/trixie\n", "", 0)
 
