@@ -10,7 +10,12 @@ import pytest
 from simkubelet._internal import bundle
 
 SOURCE = bundle.CHECKOUT / "simkubelet/native/view/calls.c"
-HEADERS = sorted(Path("/usr/include").glob("**/asm/unistd_64.h"))
+HEADERS = sorted(
+    path
+    # Debian's package has those of all its architectures, of which the supervisor knows two.
+    for folder in ("", "x86_64-linux-gnu", "aarch64-linux-gnu")
+    for path in Path("/usr/include", folder).glob("asm/unistd_64.h")
+)
 WITHOUT_PATHS = """
 _sysctl adjtimex afs_syscall alarm arch_prctl brk cachestat capget capset clock_adjtime clock_getres
 clock_gettime clock_nanosleep clock_settime clone close close_range copy_file_range create_module delete_module dup
