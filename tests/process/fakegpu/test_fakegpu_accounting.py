@@ -16,6 +16,7 @@ import pytest
 from fakegpu import Load, Machine
 from fakegpu.machine import gpus as gpus_module
 from fakegpu.state import layout
+from tests.support.users import BECOME_NOBODY, needs_another_user
 
 See = Callable[[Machine, str], str]
 Worker = subprocess.Popen[bytes]
@@ -185,15 +186,15 @@ def test_mode_of_a_gpu_in_mig_mode_stays(accounted: Machine, nvml: ctypes.CDLL) 
     assert nvml.nvmlDeviceSetAccountingMode(device_of(nvml), 0) == NOT_SUPPORTED
 
 
+@needs_another_user
 def test_read_only_process_sees_the_end_too(accounted: Machine, see: See, workers: Callable[[], Worker]) -> None:
     worker = workers()
     accounted.enter_process(0, worker.pid, 1 << 30)
     end(worker)
     look = f"""
-import json, os
+import json
 n.nvmlInit()
-if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+{BECOME_NOBODY}
 gpu = n.nvmlDeviceGetHandleByIndex(0)
 stats = n.nvmlDeviceGetAccountingStats(gpu, {worker.pid})
 print(json.dumps([list(n.nvmlDeviceGetAccountingPids(gpu)), stats.isRunning, stats.maxMemoryUsage]))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fakegpu import Machine
+from tests.support.users import BECOME_NOBODY, needs_another_user
 
 
+@needs_another_user
 def test_who_is_no_administrator_may_look_but_not_change(machine: Machine, see: Callable[[Machine, str], str]) -> None:
     machine.mig(0).create("1g.10gb")
-    code = """
-import os
+    code = f"""
 n.nvmlInit()
-if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+{BECOME_NOBODY}
 h = n.nvmlDeviceGetHandleByIndex(0)
 print(n.nvmlDeviceGetName(n.nvmlDeviceGetMigDeviceHandleByIndex(h, 0)))
 for call in (lambda: n.nvmlDeviceSetMigMode(h, 0), lambda: n.nvmlDeviceCreateGpuInstance(h, 19)):

@@ -494,7 +494,10 @@ def test_program_without_its_supervisor_writes_what_is_its_own(node: Node) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root makes another user")
 def test_another_user_uses_up_nothing_that_root_may_have():
-    stranger = isolation.Stranger()
+    try:
+        stranger = isolation.Stranger()
+    except PermissionError as error:
+        pytest.skip(f"root makes no user here: {error}")
     owner = array.array("I", [0])
     fcntl.ioctl(stranger.namespace, 0xB704, owner)  # NS_GET_OWNER_UID, whose count of inotify instances and more it is
     os.close(stranger.namespace)
