@@ -96,12 +96,17 @@ async def test_limit_too_small_to_start_is_a_failed_start(node: Any) -> None:
 @with_cgroups
 def test_processes_of_a_program_are_counted(tmp_path: Path) -> None:
     program = BoundProgram(Bounds(tmp_path, processes=9))
+    assert program._group is not None
+    if not any(Path(file).with_name("pids.max").exists() for file in program._group.files()):
+        program.end()
+        pytest.skip("a cgroup here bounds memory alone")
     forks = (
         "import os, signal\n"
         "for number in range(99):\n"
         "  try: child = os.fork()\n"
         "  except BlockingIOError: print(number); os.killpg(0, signal.SIGKILL)\n"
         "  child or signal.pause()\n"
+        "os.killpg(0, signal.SIGKILL)\n"
     )
     argv = program.argv([PYTHON, "-u", "-c", forks])
     bomb = subprocess.run(argv, check=False, stdout=subprocess.PIPE, text=True, start_new_session=True)
