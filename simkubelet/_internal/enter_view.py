@@ -38,6 +38,8 @@ _NO_PLACES = {"TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD"}
 """Variables whose paths are the caller's affair and no place of the program."""
 _ABOUT_FILES = 0b11011 | 1 << 10
 """CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID; NET_BIND_SERVICE."""
+_GIVEN = "SIMKUBELET_GIVEN_"
+"""Before the names of the program's own variables until its supervisor runs it (``native/view/start.c``)."""
 
 
 def named_places(argv: list[str], cwd: str) -> Iterator[str]:
@@ -187,12 +189,13 @@ def tried(supervisor: str | None = None) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Become the program in its view; without one try only whether there can be a view."""
-    parent, given = os.getppid(), None
+    parent, given, prefix = os.getppid(), None, ""
     try:
         if len(arguments) > 1:
             settings, given, argv = json.loads(arguments[0]), json.loads(arguments[1]), arguments[2:]
             supervisor, has_own_network = settings.pop("supervisor"), settings.pop("has_own_network")
             if supervisor:
+                prefix = _GIVEN
                 argv = supervised(supervisor, View(**settings), argv)
             else:
                 enter(View(**settings), argv, has_own_network=has_own_network)
@@ -211,7 +214,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if given:
-        os.environ.update(given["env"])
+        os.environ.update({prefix + name: value for name, value in given["env"].items()})
         argv = [*argv, *given["args"]]
     try:
         os.execvp(argv[0], argv)  # noqa: S606

@@ -36,6 +36,7 @@ class Node:
         self.view = NodeView(self.root, folder / "view", kept=(folder,))
         self.supervisor = supervisor
         self.has_own_network = False
+        self.given_env: dict[str, str] = {}
         self._prefix = prefix
         self.root.mkdir()
 
@@ -56,7 +57,7 @@ class Node:
 
     def argv(self, command: list[str]) -> list[str]:
         self.own()
-        whole = sandbox.sandboxed(command, self.view, has_own_network=self.has_own_network)
+        whole = sandbox.sandboxed(command, self.view, (), self.given_env, has_own_network=self.has_own_network)
         described, *argv = whole[len(sandbox._LAUNCHER) :]
         supervisor = str(self.supervisor) if self.supervisor else None
         described = json.dumps({**json.loads(described), "supervisor": supervisor})

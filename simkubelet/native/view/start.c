@@ -23,6 +23,8 @@
 
 extern char **environ;
 
+#define GIVEN "SIMKUBELET_GIVEN_" /* _internal/enter_view.py */
+
 static const long OPTIONS = PTRACE_O_EXITKILL | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK
                             | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC;
 
@@ -34,6 +36,24 @@ static void forget_program(char **words)
     for (char **entry = environ; *entry; entry++)
         memset(*entry, 0, strlen(*entry));
     environ = NULL;
+}
+
+/* Gives what is only for the program its name: nothing that runs before obeys it, this one's loader least of all. */
+static void name_given_variables(void)
+{
+    size_t count = 0, place = 0;
+    while (environ[count])
+        count++;
+    while (count--) {
+        char *entry = environ[place];
+        if (strncmp(entry, GIVEN, sizeof GIVEN - 1)) {
+            place++;
+            continue;
+        }
+        for (char **later = environ + place; *later; later++)
+            later[0] = later[1];
+        putenv(entry + sizeof GIVEN - 1);
+    }
 }
 
 /* Has no files open but 3, a copy of `file`. */
@@ -138,6 +158,7 @@ int main(int count, char **words)
     int table = atoi(words[1]);
     start_supervisor(table, words);
     close(table);
+    name_given_variables();
     install_filter();
     if (chdir("/") || (chdir(words[2]) && errno == ENOSYS))
         return 125;

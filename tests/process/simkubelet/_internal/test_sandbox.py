@@ -38,6 +38,22 @@ def test_node_files_are_visible_beside_those_of_the_host(node):
     assert not Path("/dev/skt0").exists()
 
 
+def test_only_the_program_obeys_the_variables_that_it_is_given(node, monkeypatch):
+    monkeypatch.setenv("SKT_OLD", "of the host")
+    node.given_env = {"LD_PRELOAD": "/skt/no.so", "SKT_OLD": "new", "SKT_EMPTY": ""}
+
+    seen = node.run(
+        "/bin/sh", "-c", 'echo "$LD_PRELOAD $SKT_OLD ${SKT_EMPTY-unset}"; tr "\\0" "\\n" </proc/self/environ'
+    )
+
+    first, *entries = seen.stdout.splitlines()
+    assert first == "/skt/no.so new "
+    assert sum(entry.startswith("SKT_OLD=") for entry in entries) == 1
+    assert not any("GIVEN" in entry for entry in entries)
+    # The loaders of the shell and of tr complain.
+    assert seen.stderr.count("cannot be preloaded") == 2
+
+
 def test_view_has_all_that_the_host_has(node):
     node.put("/etc/skt")
 
