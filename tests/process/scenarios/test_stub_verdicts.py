@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from tests.support.conformance import statuses
 RESOURCE = "example.com/device"
 BY_ID = {check.id: check for check in all_checks()}
 GOOD = (Status.PASSED, Status.SKIPPED)
+FREE = "a free port"
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +106,9 @@ async def stub(*options: str) -> Subject:
 async def test_option_gets_its_right_verdict(
     options: Sequence[str], checks: Sequence[str], faults: Mapping[str, Status]
 ) -> None:
-    subject = await stub(*options)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        free = str(unused.getsockname()[1])
+    subject = await stub(*(free if option == FREE else option for option in options))
 
     found = await statuses(subject, selected(all_checks(), checks, ()))
 

@@ -32,7 +32,10 @@ def host() -> Iterator[Path]:
             (folder / link).symlink_to(target)
         if os.geteuid() == 0:
             for path in (folder, *folder.rglob("*")):
-                os.chown(path, USER, USER, follow_symlinks=False)
+                try:
+                    os.chown(path, USER, USER, follow_symlinks=False)
+                except OSError as error:
+                    pytest.skip(f"root gives nothing to another user here: {error}")
         yield folder
 
 
