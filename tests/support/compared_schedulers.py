@@ -136,15 +136,14 @@ class ComparedSchedulers:
 
     def _ours(self, tried: Assignment | Failure) -> Outcome:
         """What ours wrote, in the oracle's words."""
-        victims = tried.victims if isinstance(tried, Failure) else ()
-        for victim in victims:
+        for victim in tried.victims if isinstance(tried, Failure) else ():
             pod = self.find("pods", victim.name)
             assert pod is None or _is_deleting(pod), victim.name
         outcome: Outcome = {
             "bindings": [],
             "conditions": [],
             "nominated": {},
-            "deleted": sorted(victim.name for victim in victims),
+            "deleted": sorted(event["pod"] for event in self._store.told if event["reason"] == "Preempted"),
             "events": self._store.told,
             "scores": dict(tried.scores) if isinstance(tried, Assignment) else {},
         }

@@ -47,6 +47,12 @@ _PREEMPTED_EVENT: Final = Difference(
     "scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6)",
 )
 
+_SPARES_DELETED: Final = Difference(
+    "a victim of preemption that is being deleted already is left as it is: no condition, no deletion, no Event",
+    {"1.26": False, "1.35": True},
+    "scheduler/framework/preemption/preemption.go, ``prepareCandidate`` (kubernetes v1.34.12, v1.35.8)",
+)
+
 _NOMINATES: Final = Difference(
     "a pod with claims is nominated for its node before its claims are written",
     {"1.26": False, "1.35": True},
@@ -306,7 +312,8 @@ class Scheduler:
         for other in failure.displaced:
             self._forget_nomination(other.pod)
         for victim in failure.victims:
-            self._preempt(victim.pod, pod.uid, nominated_node or "")
+            if not (victim.is_deleted and _SPARES_DELETED.at(self._version)):
+                self._preempt(victim.pod, pod.uid, nominated_node or "")
 
     def _preempt(self, victim: Pod, by: PodUID, node: str) -> None:
         """Let a pod go; one that is not bound yet only has its try ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simkubelet.model.pod import PodUID
 from tests.support.scheduled_cluster import GPU, ScheduledCluster
 
 
@@ -61,6 +62,20 @@ def test_pod_that_preempts_says_where_from_1_37_on(minor: str, place: str):
     cluster.try_all()
 
     assert cluster.failures("high") == [f"0/1 nodes are available: 1 Insufficient {GPU}.{place}"]
+
+
+@pytest.mark.parametrize(("minor", "events"), [("1.34", ["Preempted"]), ("1.35", [])])
+def test_victim_that_is_being_deleted_is_left_as_it_is_from_1_35_on(minor: str, events: list[str]):
+    cluster = ScheduledCluster(minor)
+    cluster.node("n")
+    cluster.pod("low", nodeName="n")
+    cluster.store.delete_pod(PodUID("uid-of-low"))
+    cluster.pod("high", priority=1)
+    cluster.try_all()
+
+    assert [reason for pod, reason, _ in cluster.events if pod == "low"] == events
+    assert ("conditions" in cluster.object("pods", "low")["status"]) is bool(events)
+    assert cluster.object("pods", "high")["status"]["nominatedNodeName"] == "n"
 
 
 def test_room_is_kept_for_the_pod_that_waits_for_it(cluster: ScheduledCluster):
