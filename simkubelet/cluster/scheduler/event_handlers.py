@@ -12,7 +12,7 @@ from typing import Final
 from ...model.node import Node
 from ...model.pod import PodUID
 from ...model.resources import ResourceName
-from ...model.version import Version
+from ...model.version import Difference, Version
 from ..objects.device_taint_rules import TAINT_RULES
 from ..objects.objects import Verb, Written
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
@@ -24,6 +24,16 @@ from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
 
 __all__ = ["EventHandlers"]
 
+_BINDING_IS_TOLD: Final = Difference(
+    "pods that had to yield to a pod that was nominated for a node are tried again when it is bound, as when it goes",
+    {"1.26": True, "1.35": False},
+    "scheduler/eventhandlers.go, ``deletePodFromSchedulingQueue`` (kubernetes v1.34.12, v1.35.8)",
+)
+_CLAIM_GOES: Final = Difference(
+    "pods that wait for devices are tried again when a claim is deleted that has devices",
+    {"1.26": False, "1.37": True},
+    "plugins/dynamicresources/dynamicresources.go, ``isSchedulableAfterClaimChange`` (kubernetes v1.36.5, v1.37.2)",
+)
 _RESOURCE_KINDS: Final = {
     CLAIMS: Kind.CLAIM_WRITTEN,
     CLASSES: Kind.CLASS_WRITTEN,
@@ -122,13 +132,20 @@ class EventHandlers:
             return helps
         inventory.take(written)
         if written.verb is Verb.DELETED:
-            return False
+            return self._claim_goes(written)
         event = ResourceEvent(_RESOURCE_KINDS[kind], self._newly_served(written))
         if kind == CLAIMS:
             self._queue.happened(event, lambda pod: inventory.concerns(pod, written.before, written.object))
         else:
             self._queue.happened(event)
         return True
+
+    def _claim_goes(self, written: Written) -> bool:
+        is_held = bool((written.object.get("status") or {}).get("allocation"))
+        helps = written.key.kind == CLAIMS and is_held and _CLAIM_GOES.at(self._version)
+        if helps:
+            self._queue.happened(ResourceEvent(Kind.CLAIM_WRITTEN))
+        return helps
 
     def _newly_served(self, written: Written) -> frozenset[ResourceName]:
         """Source: plugins/noderesources/fit.go, ``isSchedulableAfterDeviceClassEvent`` (kubernetes v1.36.3)."""
@@ -163,12 +180,12 @@ class EventHandlers:
             return
         self._queue.happened(PodEvent(Kind.POD_ADDED, None, pod))
         if old is not None and assumed is None:
-            self._no_longer_pending(old)
+            self._no_longer_pending(old, is_told=_BINDING_IS_TOLD.at(self._version))
 
-    def _no_longer_pending(self, pod: PodInfo) -> None:
+    def _no_longer_pending(self, pod: PodInfo, *, is_told: bool = True) -> None:
         self._queue.delete(pod.uid)
         self._state.nominate(pod, "")
-        if pod.nominated_node:
+        if pod.nominated_node and is_told:
             self._no_longer_nominated(pod)
 
     def _no_longer_nominated(self, pod: PodInfo) -> None:

@@ -1,7 +1,7 @@
 """What happens in a cluster, and whether it is worth another try of a pod that was refused.
 
 Source: pkg/scheduler/framework/events.go; ``EventsToRegister`` and the queueing hints of each plugin below
-pkg/scheduler/framework/plugins (kubernetes v1.34.4).
+pkg/scheduler/framework/plugins (kubernetes v1.34.4 to v1.37.2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...model.version import Difference, Version
 from ..objects.node_selection import HARD_TAINTS, is_undecidable, matches_required_affinity, untolerated_taint
 from .cluster_state import PodInfo, have_clash
 from .plugins import tolerates_cordon
-from .pod_affinity import matches_all, required_affinity, required_anti_affinity
+from .pod_affinity import matches_all, matches_any, required_affinity, required_anti_affinity
 from .refusals import Plugin
 from .topology_spread import are_in_topology, hard_constraints
 
@@ -97,6 +97,29 @@ _SPREADS_AGAIN: Final = Difference(
     {"1.26": False, "1.31": True},
     "backend/queue/scheduling_queue.go, ``getUnschedulablePodsWithCrossTopologyTerm`` (kubernetes v1.30.14, v1.31.14)",
 )
+_TAINTS_AS_NEW: Final = Difference(
+    "a pod that waits for new nodes is tried again when the taints of a node change, whatever refused it",
+    {"1.26": True, "1.37": False},
+    "scheduler/scheduler.go, ``buildQueueingHintMap`` (kubernetes v1.36.5, v1.37.2)",
+)
+_COUNTS_NOMINATED: Final = Difference(
+    "a pod that waits as others are near or far, or are not spread evenly, is tried again when a pod that was only "
+    "nominated for a node goes",
+    {"1.26": False, "1.36": True},
+    "plugins/interpodaffinity/plugin.go, ``isSchedulableAfterPodChange``; plugins/podtopologyspread/plugin.go, "
+    "``involvedInTopologySpreading`` (kubernetes v1.35.8, v1.36.5)",
+)
+_IS_SHUNNED: Final = Difference(
+    "a pod that waits as others must be far from it is tried again when one of these goes, or its own labels change",
+    {"1.26": False, "1.36": True},
+    "plugins/interpodaffinity/plugin.go, ``isSchedulableAfterPodChange`` (kubernetes v1.35.8, v1.36.5)",
+)
+_ONE_TERM_SUFFICES: Final = Difference(
+    "a pod that waits as it must be far from others is tried again when a pod goes that one of its terms means; "
+    "before, only when all of them mean it",
+    {"1.26": False, "1.37": True},
+    "plugins/interpodaffinity/plugin.go, ``podMatchesAnyAffinityTerms`` (kubernetes v1.36.5, v1.37.2)",
+)
 ClusterEvent: TypeAlias = NodeEvent | PodEvent | ResourceEvent
 _GENERATED_CLAIMS: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
@@ -127,18 +150,21 @@ def pod_changes(old: PodInfo, new: PodInfo) -> Iterator[PodEvent]:
         yield PodEvent(Kind.POD_CLAIM_GENERATED, old, new)
 
 
-def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
+def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: ClusterEvent, version: Version) -> bool:
     """Whether an event may turn a plugin's no about a waiting pod into a yes."""
     if isinstance(event, ResourceEvent):
         is_served = plugin is Plugin.NODE_RESOURCES_FIT and any(map(pod.requests.get, event.resources))
         return plugin is Plugin.DYNAMIC_RESOURCES or is_served
     if isinstance(event, NodeEvent):
         node_hint = _NODE_HINTS.get((plugin, event.kind))
+        if node_hint is None:
+            waits_for_nodes = (plugin, Kind.NODE_ADDED) in _NODE_HINTS
+            return event.kind is Kind.NODE_TAINTS and waits_for_nodes and _TAINTS_AS_NEW.at(version)
         if node_hint is _grown_enough:
             return _grown_enough(pod, event.old, event.new, event.left_to_claims)
-        return node_hint is not None and node_hint(pod, event.old, event.new)
+        return node_hint(pod, event.old, event.new)
     pod_hint = _POD_HINTS.get((plugin, event.kind))
-    return pod_hint is not None and pod_hint(pod, event.old, event.new)
+    return pod_hint is not None and pod_hint(pod, event.old, event.new, version)
 
 
 def is_of_interest(plugin: Plugin, pod: PodInfo, event: ClusterEvent, version: Version) -> bool:
@@ -150,18 +176,18 @@ def is_of_interest(plugin: Plugin, pod: PodInfo, event: ClusterEvent, version: V
     if isinstance(event, PodEvent) and plugin is Plugin.POD_TOPOLOGY_SPREAD:
         is_near = event.new is not None and event.new.namespace == pod.namespace
         return is_near and event.kind in (Kind.POD_ADDED, Kind.POD_LABELS) and _SPREADS_AGAIN.at(version)
-    return is_worth_a_try(plugin, pod, event)
+    return is_worth_a_try(plugin, pod, event, version)
 
 
 def _uncordoned(_: PodInfo, old: Node | None, new: Node) -> bool:
     return (old is None or old.is_unschedulable) and not new.is_unschedulable
 
 
-def _cordon_tolerated(pod: PodInfo, _: PodInfo | None, new: PodInfo | None) -> bool:
+def _cordon_tolerated(pod: PodInfo, _: PodInfo | None, new: PodInfo | None, __: Version) -> bool:
     return new is not None and new.uid == pod.uid and tolerates_cordon(new)
 
 
-def _itself(pod: PodInfo, _: PodInfo | None, new: PodInfo | None) -> bool:
+def _itself(pod: PodInfo, _: PodInfo | None, new: PodInfo | None, __: Version) -> bool:
     return new is not None and new.uid == pod.uid
 
 
@@ -184,10 +210,12 @@ def _any_node(_pod: PodInfo, _old: Node | None, _new: Node) -> bool:
     return True
 
 
-def _port_freed(pod: PodInfo, old: PodInfo | None, _: PodInfo | None) -> bool:
-    if old is None or not (old.node_name or old.nominated_node):
-        return False
-    return have_clash(pod.host_ports, old.host_ports)
+def _has_place(pod: PodInfo) -> bool:
+    return bool(pod.node_name or pod.nominated_node)
+
+
+def _port_freed(pod: PodInfo, old: PodInfo | None, _: PodInfo | None, __: Version) -> bool:
+    return old is not None and _has_place(old) and have_clash(pod.host_ports, old.host_ports)
 
 
 def _grown_enough(pod: PodInfo, old: Node | None, new: Node, left_to_claims: Set[ResourceName] = frozenset()) -> bool:
@@ -201,11 +229,11 @@ def _grown_enough(pod: PodInfo, old: Node | None, new: Node, left_to_claims: Set
     return any(now.get(name, 0) > before.get(name, 0) for name in wanted)
 
 
-def _room_freed(_: PodInfo, old: PodInfo | None, __: PodInfo | None) -> bool:
-    return old is not None and bool(old.node_name or old.nominated_node)
+def _room_freed(_: PodInfo, old: PodInfo | None, __: PodInfo | None, ___: Version) -> bool:
+    return old is not None and _has_place(old)
 
 
-def _asks_for_less(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+def _asks_for_less(pod: PodInfo, old: PodInfo | None, new: PodInfo | None, _: Version) -> bool:
     if old is None or new is None:
         return False
     if new.uid == pod.uid:
@@ -214,13 +242,27 @@ def _asks_for_less(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bo
     return bool(new.node_name) and any(old.requests.get(name, 0) > new.requests.get(name, 0) for name in wanted)
 
 
-def _company_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-    if any(other is not None and not other.node_name for other in (old, new)):
+def _company_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None, version: Version) -> bool:
+    """Source: plugins/interpodaffinity/plugin.go, ``isSchedulableAfterAssignedPodChange`` (kubernetes v1.37.2)."""
+    is_shunned = _IS_SHUNNED.at(version)
+    if old is not None and new is not None and new.uid == pod.uid:
+        return is_shunned
+    if not all(_counts(other, version) for other in (old, new) if other is not None):
         return False
     near, far = required_affinity(pod), required_anti_affinity(pod)
-    comes_near = new is not None and matches_all(near, new) and not (old and matches_all(near, old))
-    leaves = old is not None and matches_all(far, old) and not (new and matches_all(far, new))
-    return comes_near or leaves
+    is_meant = matches_any if _ONE_TERM_SUFFICES.at(version) else matches_all
+    if new is not None and matches_all(near, new) and not (old and matches_all(near, old)):
+        return True
+    if old is None:
+        return False
+    if is_meant(far, old) and not (new and is_meant(far, new)):
+        return True
+    return is_shunned and new is None and is_meant(required_anti_affinity(old), pod)
+
+
+def _counts(pod: PodInfo, version: Version) -> bool:
+    """Whether a pod is one of those that pods are near to, far from or spread over."""
+    return bool(pod.node_name) or (_COUNTS_NOMINATED.at(version) and bool(pod.nominated_node))
 
 
 def _place_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
@@ -235,10 +277,11 @@ def _place_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
     return any(before.get(term.topology_key) not in (None, new.labels.get(term.topology_key)) for term in far)
 
 
-def _spread_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-    """Source: plugins/podtopologyspread/plugin.go, ``isSchedulableAfterPodChange`` (kubernetes v1.34.4)."""
+def _spread_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None, version: Version) -> bool:
+    """Source: plugins/podtopologyspread/plugin.go, ``isSchedulableAfterPodChange`` (kubernetes v1.36.5)."""
     states = [other for other in (old, new) if other is not None]
-    if any(other.uid != pod.uid and not (other.node_name and other.namespace == pod.namespace) for other in states):
+    others = (other for other in states if other.uid != pod.uid)
+    if not all(_counts(other, version) and other.namespace == pod.namespace for other in others):
         return False
     constraints = hard_constraints(pod)
     if old is None or new is None:
@@ -258,7 +301,7 @@ def _topologies_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
     return is_in and (new.taints != old.taints or any(new.labels[key] != old.labels[key] for key in keys))
 
 
-# Who waits for new nodes is tried again for changes of taints too: scheduler.go, ``buildQueueingHintMap``.
+_PodHint: TypeAlias = Callable[[PodInfo, PodInfo | None, PodInfo | None, Version], bool]
 _NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, Node], bool]]] = {
     (Plugin.NODE_UNSCHEDULABLE, Kind.NODE_ADDED): _uncordoned,
     (Plugin.NODE_UNSCHEDULABLE, Kind.NODE_TAINTS): _uncordoned,
@@ -266,25 +309,20 @@ _NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, 
     (Plugin.TAINT_TOLERATION, Kind.NODE_TAINTS): _taints_tolerated,
     (Plugin.NODE_AFFINITY, Kind.NODE_ADDED): _matches_now,
     (Plugin.NODE_AFFINITY, Kind.NODE_LABELS): _matches_now,
-    (Plugin.NODE_AFFINITY, Kind.NODE_TAINTS): _any_node,
     (Plugin.NODE_PORTS, Kind.NODE_ADDED): _any_node,
-    (Plugin.NODE_PORTS, Kind.NODE_TAINTS): _any_node,
     (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ADDED): _grown_enough,
     (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ALLOCATABLE): _grown_enough,
-    (Plugin.NODE_RESOURCES_FIT, Kind.NODE_TAINTS): _any_node,
     (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_ADDED): _topologies_changed,
     (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_DELETED): _topologies_changed,
     (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_LABELS): _topologies_changed,
     (Plugin.POD_TOPOLOGY_SPREAD, Kind.NODE_TAINTS): _topologies_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_ADDED): _place_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_LABELS): _place_changed,
-    (Plugin.INTER_POD_AFFINITY, Kind.NODE_TAINTS): _any_node,
     (Plugin.DYNAMIC_RESOURCES, Kind.NODE_ADDED): _any_node,
     (Plugin.DYNAMIC_RESOURCES, Kind.NODE_ALLOCATABLE): _any_node,
     (Plugin.DYNAMIC_RESOURCES, Kind.NODE_LABELS): _any_node,
-    (Plugin.DYNAMIC_RESOURCES, Kind.NODE_TAINTS): _any_node,
 }
-_POD_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, PodInfo | None, PodInfo | None], bool]]] = {
+_POD_HINTS: Final[Mapping[tuple[Plugin, Kind], _PodHint]] = {
     (Plugin.SCHEDULING_GATES, Kind.POD_UNGATED): _itself,
     (Plugin.NODE_UNSCHEDULABLE, Kind.POD_TOLERATIONS): _cordon_tolerated,
     (Plugin.TAINT_TOLERATION, Kind.POD_TOLERATIONS): _itself,

@@ -76,6 +76,11 @@ def matches_all(terms: tuple[PodTerm, ...], pod: PodInfo) -> bool:
     return bool(terms) and all(term.matches(pod) for term in terms)
 
 
+def matches_any(terms: tuple[PodTerm, ...], pod: PodInfo) -> bool:
+    """Whether a pod is one that one of some terms means."""
+    return any(term.matches(pod) for term in terms)
+
+
 class PodAffinityFilter:
     """What the required terms of one pod, and of those that run, leave of the nodes.
 

@@ -231,9 +231,8 @@ class SchedulingQueue:
         return min([*ends, *([] if overdue is None else [self._timeout(overdue)])], default=None)
 
     def _helps(self, waiting: QueuedPod, event: ClusterEvent) -> bool:
-        if HAS_QUEUEING_HINTS.at(self._version):
-            return any(is_worth_a_try(plugin, waiting.pod, event) for plugin in waiting.rejectors)
-        return any(is_of_interest(plugin, waiting.pod, event, self._version) for plugin in waiting.rejectors)
+        is_helped = is_worth_a_try if HAS_QUEUEING_HINTS.at(self._version) else is_of_interest
+        return any(is_helped(plugin, waiting.pod, event, self._version) for plugin in waiting.rejectors)
 
     def _requeue(self, waiting: QueuedPod) -> None:
         if self._backs_off(waiting):

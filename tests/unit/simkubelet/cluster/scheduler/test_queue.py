@@ -63,10 +63,30 @@ def test_node_that_is_still_too_small_is_no_reason(cluster: ScheduledCluster, gp
     assert tries(cluster) == 1
 
 
-def test_change_of_taints_retries_pods_that_wait_for_nodes(cluster: ScheduledCluster):
+@pytest.mark.parametrize(("minor", "count"), [("1.36", 2), ("1.37", 1)])
+def test_change_of_taints_retries_pods_that_wait_for_nodes_before_1_37(minor: str, count: int):
+    cluster = ScheduledCluster(minor)
+    cluster.node("n")
+    cluster.pod("p", 2)
+    cluster.try_all()
+
     cluster.node("n", 1, taints=[{"key": "k", "effect": "NoSchedule"}])
 
-    assert tries(cluster) == 2
+    assert tries(cluster) == count
+
+
+@pytest.mark.parametrize(("minor", "count"), [("1.34", 2), ("1.35", 1)])
+def test_nominated_pod_that_is_bound_frees_nothing_from_1_35_on(minor: str, count: int):
+    cluster = ScheduledCluster(minor)
+    cluster.node("n")
+    cluster.pod("low", nodeName="n")
+    cluster.pod("high", priority=1)
+    cluster.pod("waits")
+    assert tries(cluster, "waits") == 1
+
+    cluster.change_pod("high", nodeName="n")
+
+    assert tries(cluster, "waits") == count
 
 
 def test_pod_that_goes_makes_room(cluster: ScheduledCluster):

@@ -61,6 +61,20 @@ def test_pod_without_free_device_waits_for_deallocation(cluster: DeviceCluster) 
     assert cluster.node_of("second") == "node-1"
 
 
+@pytest.mark.parametrize(("minor", "node"), [("1.36", None), ("1.37", "node-1")])
+def test_deleted_claim_that_has_its_device_counts_from_1_37_on(minor: str, node: str | None) -> None:
+    cluster = DeviceCluster(minor)
+    for name in ("first", "second"):
+        cluster.write(CLAIMS, claim_for(request(), name=name))
+        cluster.claim_pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+    cluster.try_all()
+
+    cluster.objects.remove(Key(CLAIMS, "default", "first"))
+    cluster.advance(2)
+
+    assert cluster.node_of("second") == node
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
