@@ -24,10 +24,17 @@ from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
 
 __all__ = ["EventHandlers"]
 
+_NOMINATION_IS_TOLD: Final = Difference(
+    "pods that had to yield to a pod that was nominated for a node are tried again when it goes, or is no longer "
+    "nominated for that node",
+    {"1.26": False, "1.33": True},
+    "scheduler/eventhandlers.go, ``deletePodFromSchedulingQueue``, ``updatePodInSchedulingQueue`` (kubernetes "
+    "v1.32.13, v1.33.13)",
+)
 _BINDING_IS_TOLD: Final = Difference(
-    "pods that had to yield to a pod that was nominated for a node are tried again when it is bound, as when it goes",
-    {"1.26": True, "1.35": False},
-    "scheduler/eventhandlers.go, ``deletePodFromSchedulingQueue`` (kubernetes v1.34.12, v1.35.8)",
+    "pods that had to yield to a pod that was nominated for a node are tried again when it is bound",
+    {"1.26": False, "1.33": True, "1.35": False},
+    "scheduler/eventhandlers.go, ``deletePodFromSchedulingQueue`` (kubernetes v1.32.13, v1.33.13, v1.34.12, v1.35.8)",
 )
 _CLAIM_GOES: Final = Difference(
     "pods that wait for devices are tried again when a claim is deleted that has devices",
@@ -190,6 +197,8 @@ class EventHandlers:
 
     def _no_longer_nominated(self, pod: PodInfo) -> None:
         """Room that was kept for a pod is free for those that had to yield to it."""
+        if not _NOMINATION_IS_TOLD.at(self._version):
+            return
         event = PodEvent(Kind.POD_DELETED, pod, None)
         self._queue.happened(event, lambda other: other.priority <= pod.priority)
 

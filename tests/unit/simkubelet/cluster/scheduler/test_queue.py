@@ -75,8 +75,23 @@ def test_change_of_taints_retries_pods_that_wait_for_nodes_before_1_37(minor: st
     assert tries(cluster) == count
 
 
-@pytest.mark.parametrize(("minor", "count"), [("1.34", 2), ("1.35", 1)])
-def test_nominated_pod_that_is_bound_frees_nothing_from_1_35_on(minor: str, count: int):
+@pytest.mark.parametrize(("minor", "count"), [("1.32", 1), ("1.33", 2)])
+def test_nominated_pod_that_goes_frees_its_room_from_1_33_on(minor: str, count: int):
+    cluster = ScheduledCluster(minor)
+    cluster.node("n")
+    cluster.pod("low", nodeName="n")
+    cluster.pod("high", priority=1)
+    cluster.pod("waits")
+    assert tries(cluster, "waits") == 1
+
+    cluster.remove("pods", "high")
+    cluster.advance(2)
+
+    assert tries(cluster, "waits") == count
+
+
+@pytest.mark.parametrize(("minor", "count"), [("1.32", 1), ("1.33", 2), ("1.34", 2), ("1.35", 1)])
+def test_nominated_pod_that_is_bound_frees_its_room_only_in_1_33_and_1_34(minor: str, count: int):
     cluster = ScheduledCluster(minor)
     cluster.node("n")
     cluster.pod("low", nodeName="n")
