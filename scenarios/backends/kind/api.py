@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,10 @@ class ClusterApi:
     async def connected(cls, kubeconfig: Path) -> ClusterApi:
         """The API server of a kubeconfig."""
         try:
-            return cls(await connect(kubeconfig=str(kubeconfig)))
+            with warnings.catch_warnings():
+                # kr8s warns of each Kubernetes version that is newer than itself.
+                warnings.simplefilter("ignore", UserWarning)
+                return cls(await connect(kubeconfig=str(kubeconfig)))
         except (*_UNREACHABLE, ValueError) as error:
             raise HostError(f"the cluster's API server cannot be reached: {error or type(error).__name__}") from None
 

@@ -29,7 +29,8 @@ from .node import KindNode
 _CREATE_WITHIN_S: Final = 400.0
 
 # A kubelet publishes every ten seconds by default. With one control plane nobody else can lead; after a reboot its
-# controllers would wait until their own old leases are over.
+# controllers would wait until their own old leases are over. kind v0.33 writes v1beta4 from Kubernetes 1.36 on, whose
+# lists of arguments a patch replaces whole, v1beta3 before, and obeys the patches of its version.
 _CONFIG: Final = f"""\
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -44,6 +45,23 @@ kubeadmConfigPatches:
     apiVersion: kubeadm.k8s.io/v1beta3
     controllerManager: {{extraArgs: {{leader-elect: "false"}}}}
     scheduler: {{extraArgs: {{leader-elect: "false"}}}}
+  - |
+    kind: ClusterConfiguration
+    apiVersion: kubeadm.k8s.io/v1beta4
+    controllerManager:
+      extraArgs:
+        - {{name: enable-hostpath-provisioner, value: "true"}}
+        - {{name: leader-elect, value: "false"}}
+    scheduler: {{extraArgs: [{{name: leader-elect, value: "false"}}]}}
+"""
+_ON_CGROUP_V1: Final = """\
+  - |
+    kind: KubeletConfiguration
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    failCgroupV1: false
+"""
+"""Without it a kubelet of 1.35 and newer does not start on a machine with cgroup v1; an older one warns of the key."""
+_NODES: Final = """\
 nodes:
   - role: control-plane
 """
@@ -59,6 +77,11 @@ def with_keys_in_files(kubeconfig: str, folder: Path) -> str:
             file.write_bytes(base64.b64decode(about.pop(key)))
             about[file.name] = str(file)
     return yaml_text(config)
+
+
+def _config(nodes: int, cgroups: str) -> str:
+    """Return what kind reads of a new cluster, whose machine has this version of cgroups, 1 or 2."""
+    return _CONFIG + (_ON_CGROUP_V1 if cgroups == "1" else "") + _NODES + _WORKER * (nodes - 1)
 
 
 class KindCluster:
@@ -116,6 +139,7 @@ class KindCluster:
 
     async def _create(self) -> None:
         image = ("--image", self._node_image) if self._node_image else ()
+        cgroups = await output_of("docker", "info", "--format", "{{.CgroupVersion}}")
         self.is_ours = True
         try:
             await output_of(
@@ -131,7 +155,7 @@ class KindCluster:
                 "180s",
                 "--kubeconfig",
                 str(self.kubeconfig),
-                given=(_CONFIG + _WORKER * (self._count - 1)).encode(),
+                given=_config(self._count, cgroups.strip()).encode(),
                 within_s=_CREATE_WITHIN_S,
             )
         except BaseException:
@@ -156,7 +180,7 @@ class KindSession:
     """A cluster that is there.
 
     Attributes:
-        kubernetes: The version of its kubelets, such as ``1.34.4``.
+        kubernetes: The version of its kubelets, such as ``1.37.2``.
     """
 
     cluster: KindCluster
