@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simkubelet.model.version import SUPPORTED
+from simkubelet.model.version import DEFAULT, SUPPORTED
 
 from .plan import Plan, Step, World, container_of, pod_of
 
@@ -43,7 +43,7 @@ class Generator:
 
     def plan(self) -> Plan:
         """A whole plan."""
-        kubernetes = self._chance.choice(SUPPORTED) if self._maybe(0.5) else "1.34"
+        kubernetes = self._chance.choice(SUPPORTED) if self._maybe(0.5) else DEFAULT
         nodes = tuple(self._node(f"node-{index + 1}", kubernetes) for index in range(2 if self._maybe(0.15) else 1))
         resources = _RESOURCES[: self._chance.choices((1, 2, 3), (5, 4, 1))[0]]
         plugins = [self._plugin(resource) for resource in resources]

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from simkubelet.apis.numbers import IntRange
+from simkubelet.model.version import DEFAULT
 
 from .completion import stories_and_files, tags_of_stories, versions
 
@@ -111,7 +112,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     "kubernetes",
     metavar="VERSION",
     shell_complete=versions,
-    help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
+    help=f"Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else {DEFAULT}).",
 )
 @click.option(
     "-k",

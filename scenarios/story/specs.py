@@ -22,10 +22,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from simkubelet.model.version import DEFAULT
+
 from .part import Capability, KubernetesVersion, Name, NodePath, Part
 from .stub_spec import Serves
 
-DEFAULT_KUBERNETES = "1.34"
 MESSAGE_BYTES = 4 << 20
 """What a real kubelet reads of a plugin's message at most."""
 MANIFESTS = "/etc/kubernetes/manifests"
@@ -192,7 +193,7 @@ class NodeSpec(Part):
     """
 
     name: Name
-    kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
+    kubernetes: KubernetesVersion = DEFAULT
     gpus: GpuSpec | None = None
     amd: AmdSpec | None = None
     iluvatar: IluvatarSpec | None = None

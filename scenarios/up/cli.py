@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simkubelet.apis.numbers import IntRange
+from simkubelet.model.version import DEFAULT
 
 from ..play.cli import duration
 from .options import NodeOptions, checked_name, node_options
@@ -154,10 +155,9 @@ def up(
 
     Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C, 143 by SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
-    from ..story.specs import DEFAULT_KUBERNETES
     from .cluster import ClusterSpec, Where, run
 
-    kubernetes = nodes.kubernetes or DEFAULT_KUBERNETES
+    kubernetes = nodes.kubernetes or DEFAULT
     spec = ClusterSpec(
         name=name,
         nodes=nodes.specs([f"node-{n + 1}" for n in range(nodes.count)], kubernetes),
@@ -224,7 +224,6 @@ def join(*, kubeconfig: Path, context: str | None, prefix: str, address: str, no
 
     Exit status: 2 bad input, 3 the machine or the API server failed, 130 ended by Ctrl-C, 143 by SIGTERM.
     """  # noqa: D301  # as above
-    from ..story.specs import DEFAULT_KUBERNETES
     from .joining import JoinSpec
     from .joining import join as keep_joined
 
@@ -233,7 +232,7 @@ def join(*, kubeconfig: Path, context: str | None, prefix: str, address: str, no
         kubeconfig=kubeconfig,
         context=context,
         address=address,
-        nodes=nodes.specs([f"{prefix}-{n + 1}" for n in range(nodes.count)], nodes.kubernetes or DEFAULT_KUBERNETES),
+        nodes=nodes.specs([f"{prefix}-{n + 1}" for n in range(nodes.count)], nodes.kubernetes or DEFAULT),
         follows_server=nodes.kubernetes is None,
         plugins=nodes.plugins(),
         images=nodes.images(),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from simkubelet.apis.numbers import IntRange
+from simkubelet.model.version import DEFAULT
 
 from ..play.completion import versions
 
@@ -71,7 +72,7 @@ _OPTIONS: Final = (
         "kubernetes",
         metavar="VERSION",
         shell_complete=versions,
-        help="A Kubernetes minor or patch (default: that of the cluster joined; of a new cluster 1.34).",
+        help=f"A Kubernetes minor or patch (default: that of the cluster joined; of a new cluster {DEFAULT}).",
     ),
     click.option(
         "--feature-gates",
