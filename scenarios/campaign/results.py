@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import astuple, dataclass
@@ -118,11 +119,16 @@ class Results:
 
     def _locked(self) -> int:
         """The file, locked for as long as the campaign goes on, and made where it is missing."""
+        if self._path.is_symlink() and not self._path.exists():
+            raise InputError(f"--results: {self._path} is a link to nothing; remove it or name another file")
         try:
             lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         except OSError as error:
             kind = HostError if error.errno in FULL else InputError
             raise kind(f"--results: {self._path} cannot be opened: {error.strerror}") from None
+        if not stat.S_ISREG(os.fstat(lock).st_mode):
+            os.close(lock)
+            raise InputError(f"--results: {self._path} is no file; name one")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -25,6 +25,8 @@ from simkubelet.model.errors import InputError
 ENDINGS = (".yaml", ".yml")
 _MOST_LEVELS: Final = 100
 _PATTERN_SIGNS = "*?["
+_LONGEST_NAME: Final = 255
+"""Bytes: NAME_MAX of Linux."""
 CHOSEN = (
     "device-unhealthy",
     "gopher-pending",
@@ -103,6 +105,8 @@ def find(arguments: Iterable[str]) -> list[Path]:
 
 
 def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
+    if not argument:
+        raise InputError("a story's name is empty; name one, a file or a folder, such as . for this one")
     path = Path(argument)
     if named := [known[name] for name in known if argument in (name, name.rpartition("/")[2])]:
         return named
@@ -115,6 +119,8 @@ def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
         return of_topic
     if any(sign in argument for sign in _PATTERN_SIGNS) and (matching := _matching(argument, known)):
         return matching
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
+        raise InputError(f"no story '{argument[:40]}…': no file has a name as long as that")
     if path.is_dir():
         raise InputError(f"no story in folder '{argument}'; stories are files that end in .yaml")
     if path.suffix in ENDINGS or path.is_file():

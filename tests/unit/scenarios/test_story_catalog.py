@@ -214,6 +214,8 @@ def test_own_folder_of_stories_comes_before_a_topic_of_its_name(
     ("argument", "message"),
     [
         pytest.param("kubelet-restrat", "no story 'kubelet-restrat'; did you mean 'kubelet-restart'?", id="misspelt"),
+        pytest.param("", "a story's name is empty", id="empty"),
+        pytest.param("x" * 5000, f"no story '{'x' * 40}…': no file has a name as long", id="long"),
         pytest.param("xyzzy", "no story 'xyzzy'; 'simkubelet list' shows the built-in ones; or", id="unknown"),
         pytest.param("{tmp}", "no story in folder", id="folder without stories"),
     ],

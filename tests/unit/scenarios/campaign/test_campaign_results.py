@@ -218,6 +218,24 @@ def test_file_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
         Results(tmp_path / "missing" / "campaign.sqlite", None, 0)
 
 
+def test_link_to_nothing_is_refused_and_nothing_is_made_behind_it(tmp_path: Path) -> None:
+    link = tmp_path / "c.sqlite"
+    link.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(InputError, match="is a link to nothing"):
+        Results(link, None, 0)
+
+    assert list(tmp_path.iterdir()) == [link]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    for place in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match="is no file"):
+            Results(place, None, 0)
+
+
 def test_file_on_a_full_disk_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
