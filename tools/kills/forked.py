@@ -164,5 +164,7 @@ def _run(module: str, arguments: list[str], log: str, lines: socket.socket | Non
     # What a killed program leaves is removed by a tracker of its own, as if it had not been forked.
     vars(resource_tracker._resource_tracker).update(_fd=None, _pid=None)
     sys.argv = [module, *arguments]
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # it is that of the process
+    # Those of the process: what is forked has streams of other files.
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -54,7 +54,7 @@ def wanted_meanwhile(mark: str) -> float:
     before, until_s = use_of_marked(mark), time.process_time() + 0.05
     while time.process_time() < until_s:
         after = use_of_marked(mark)
-    return after.cpu_s + after.waited_s - before.cpu_s - before.waited_s
+    return (after.cpu_s - before.cpu_s) + (after.waited_s - before.waited_s)
 
 
 def test_two_that_share_a_core_wait_for_it(mark: str) -> None:
