@@ -1,7 +1,7 @@
 """Sequences of commands for a DRA manager and a driver, with the answers of the kubelet's own manager.
 
 A step is a command with two more keys: ``to`` is ``manager`` or ``driver``, ``answer`` what was answered when it was
-recorded on Kubernetes 1.34. DIR stands for the folder.
+recorded on Kubernetes 1.37. DIR stands for the folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//go:build !before1_34 && !since1_35
+//go:build !before1_34
 
 package main
 
@@ -86,23 +86,23 @@ type handedV1 struct {
 	handed *handedInformers
 }
 
-func (v handedV1) Pods() corev1.PodInformer {
+func (v handedV1) Pods() podInformer {
 	return handedPods{v.Interface.Pods(), v.handed.pods}
 }
 
-func (v handedV1) Nodes() corev1.NodeInformer {
+func (v handedV1) Nodes() nodeInformer {
 	return handedNodes{v.Interface.Nodes(), v.handed.nodes}
 }
 
 type handedPods struct {
-	corev1.PodInformer
+	podInformer
 	informer *handedInformer
 }
 
 func (p handedPods) Informer() cache.SharedIndexInformer { return p.informer }
 
 type handedNodes struct {
-	corev1.NodeInformer
+	nodeInformer
 	informer *handedInformer
 }
 
