@@ -17,6 +17,7 @@ from ._generated.drahealth_v1_pb2 import (
 __all__ = [
     "HEALTHY",
     "HEALTH_SERVICE",
+    "HEALTH_SERVICES",
     "UNHEALTHY",
     "DeviceHealth",
     "DeviceIdentifier",
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
-"""The service's name, in a registration and on the wire."""
+"""The name of the oldest service, in a registration and on the wire."""
+HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", HEALTH_SERVICE)
+"""All, newest first."""
 HEALTHY: Final = 1
 UNHEALTHY: Final = 2
