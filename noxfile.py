@@ -383,12 +383,7 @@ build_control_plane.add_minor(JOIN_USAGE)
 def join(session: nox.Session) -> None:
     """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
     chosen, for_pytest = JOIN_USAGE.parse_known_args(session.posargs)
-    join_control_plane(session, chosen.kubernetes, for_pytest)
-
-
-def join_control_plane(session: nox.Session, minor: str, for_pytest: list[str]) -> None:
-    """Join nodes to a control plane of a Kubernetes minor."""
-    get_programs(session, partial(name_control_plane, minor=minor))
+    get_programs(session, partial(name_control_plane, minor=chosen.kubernetes))
     tests = ("tests/join", "--ignore", WORKLOADS, "tests/process/scenarios/up/test_join.py")
     session.run(BIN / "pytest", *tests, *EACH_FILE, *for_pytest)
 
@@ -454,29 +449,8 @@ def oracle(session: nox.Session) -> None:
         session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
     for minor in build_oracle.PINS.minors() if chosen.all_versions else [chosen.kubernetes]:
-        compare_with_oracle(session, minor, for_pytest)
-
-
-def compare_with_oracle(session: nox.Session, minor: str, for_pytest: list[str]) -> None:
-    """Compare with the real code of a Kubernetes minor."""
-    get_programs(session, partial(name_oracle, minor=minor))
-    session.run(BIN / "pytest", "tests/oracle", *LONGEST_FIRST, *for_pytest, env=files_in_memory())
-
-
-COMPARED_MINORS = [minor for minor in build_oracle.PINS.minors() if minor >= build_oracle.FIRST_SCHEDULER_MINOR]
-MINORS_USAGE = argparse.ArgumentParser(prog="nox -s minors --", epilog="Other arguments go to pytest.")
-MINORS_USAGE.add_argument(
-    "--kubernetes", action="append", choices=COMPARED_MINORS, metavar="MINOR", help="only this; all but the default"
-)
-
-
-@nox.session(venv_backend="none", requires=["environment"], default=False)
-def minors(session: nox.Session) -> None:
-    """Do for each Kubernetes minor from 1.34 on what the sessions oracle and join do for the default one."""
-    chosen, for_pytest = MINORS_USAGE.parse_known_args(session.posargs)
-    for minor in chosen.kubernetes or COMPARED_MINORS[:-1]:
-        compare_with_oracle(session, minor, for_pytest)
-        join_control_plane(session, minor, for_pytest)
+        get_programs(session, partial(name_oracle, minor=minor))
+        session.run(BIN / "pytest", "tests/oracle", *LONGEST_FIRST, *for_pytest, env=files_in_memory())
 
 
 @nox.session(reuse_venv=False)

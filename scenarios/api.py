@@ -24,7 +24,7 @@ async def play(
 
     Args:
         story: From `load`.
-        kubernetes: The version of every node instead of the story's own, such as ``1.37``.
+        kubernetes: The version of every node instead of the story's own, such as ``1.34``.
         plugin_commands: Plugin of the story -> argv to run in its place, such as the plugin under test.
         directory: Where the nodes' folders are made; they are removed at the end. The system's place for temporary
             files by default.

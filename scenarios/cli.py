@@ -92,7 +92,7 @@ def bugs(kubernetes: str | None, text: str, output: str) -> None:
 
     \b
     Examples:
-      simkubelet bugs --kubelet-version 1.37
+      simkubelet bugs --kubelet-version 1.34
       simkubelet bugs --search checkpoint
       simkubelet bugs -o json
       simkubelet run bugs/k3-every-registration-leaves-a-connection

@@ -97,7 +97,7 @@ def commands() -> None:
     Start here:
       simkubelet run                          play some built-in stories; --all plays all
       simkubelet list                         see what they are about
-      simkubelet bugs --kubelet-version 1.37  see which known bugs a kubelet has
+      simkubelet bugs --kubelet-version 1.34  see which known bugs a kubelet has
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
       simkubelet conform -- ./my-plugin       check your device plugin

@@ -128,9 +128,7 @@ class ContainerManager:
             config.topology, config.version, config.feature_gates, [self.hints], self.affinities
         )
         self.metrics.topology = self.topology.counts
-        self.registration = RegistrationServer(
-            folder.directory, self, tasks, config.version, config.max_message_bytes, config.device_plugin_path
-        )
+        self.registration = RegistrationServer(folder.directory, self, tasks, config.version, config.max_message_bytes)
 
     def start(self) -> None:
         """Remove what plugins of the last kubelet left, then serve ``kubelet.sock``.

@@ -119,7 +119,7 @@ class Verdict:
         difference: What two worlds recorded differently, as the lines of a diff.
         remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
         path: The story's file.
-        kubernetes: The versions of its nodes, ``1.37``, several with commas.
+        kubernetes: The versions of its nodes, ``1.34``, several with commas.
         round: Which of several times that the story is played, such as ``2/3``; empty where it is played once.
         repeat: The command that plays just this story again.
     """

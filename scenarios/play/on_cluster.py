@@ -31,7 +31,7 @@ class Session(Protocol):
 
     @property
     def kubernetes(self) -> str:
-        """Its version, such as ``1.37.2``."""
+        """Its version, such as ``1.34.4``."""
         ...
 
     def world(self, scenario: Scenario, replacements: Mapping[str, Sequence[str]], /) -> Backend:

@@ -17,7 +17,6 @@ from ._generated.drahealth_v1_pb2 import (
 __all__ = [
     "HEALTHY",
     "HEALTH_SERVICE",
-    "HEALTH_SERVICES",
     "UNHEALTHY",
     "DeviceHealth",
     "DeviceIdentifier",
@@ -26,8 +25,6 @@ __all__ = [
 ]
 
 HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
-"""The name of the oldest service, in a registration and on the wire."""
-HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", HEALTH_SERVICE)
-"""All, newest first."""
+"""The service's name, in a registration and on the wire."""
 HEALTHY: Final = 1
 UNHEALTHY: Final = 2

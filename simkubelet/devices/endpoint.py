@@ -61,9 +61,6 @@ class _Plugin(Protocol):
     @property
     def socket(self) -> str: ...
 
-    @property
-    def address(self) -> str: ...
-
     async def call(self, method: str, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M: ...
 
 
@@ -85,11 +82,6 @@ class Endpoint:
     def socket(self) -> str:
         """The path of the plugin's socket; empty for an endpoint of a checkpoint."""
         return self._plugin.socket if self._plugin is not None else ""
-
-    @property
-    def address(self) -> str:
-        """What the socket is called where others are told of it."""
-        return self._plugin.address if self._plugin is not None else ""
 
     @property
     def is_stopped(self) -> bool:
@@ -195,7 +187,7 @@ class _EndpointsBySocket(PluginEndpoints):
         socket = registered.endpoint.socket
         taken = self._by_socket.setdefault(registered.endpoint.resource, {})
         if socket in taken:
-            raise AlreadyConnectedError(f"device plugin already connected: {registered.endpoint.address}")
+            raise AlreadyConnectedError(f"device plugin already connected: {socket}")
         taken[socket] = registered
         super().connect(registered)
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._internal.doors import Door
-from ..apis.drahealth import NodeWatchResourcesRequest, NodeWatchResourcesResponse
+from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from ..apis.grpcwire.client import RpcError
-from ..apis.grpcwire.messages import Code
 from ..cluster_api import ClaimNotReadError, ResourceApi
 from ..golang.message import MOST_FIELDS, UnreadableMessageError, read_message
 from ..model.clock import Clock
@@ -35,7 +34,7 @@ from .container_claims import ContainerClaims
 from .driver_calls import DriverCalls
 from .error_texts import error_texts, not_prepared
 from .health import FOLLOWS_HEALTH, DriverHealth
-from .plugins import NEGOTIATES_HEALTH, DriverPlugin, DriverPlugins, OnConnection, nobody_asks
+from .plugins import DriverPlugin, DriverPlugins, OnConnection, nobody_asks
 from .pod_claims import DynamicResourcesError, PodClaim, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
@@ -392,23 +391,17 @@ class DraManager:
             raise ClaimsNotWrittenError(text.format(error=error)) from None
 
     async def _watch_health(self, plugin: DriverPlugin) -> None:
-        """Take the reports of a plugin, and ask again after each end."""
+        """Take the reports of a plugin, whatever services it has named, and ask again after each end."""
         while True:
             try:
                 with _HEALTH(plugin.driver):
                     await self._take_reports(plugin)
             except (RpcError, UnreadableMessageError) as error:
                 _log.info("WatchResources health stream of %s has ended: %s", plugin.driver, error)
-                if (
-                    isinstance(error, RpcError)
-                    and error.code == Code.UNIMPLEMENTED
-                    and NEGOTIATES_HEALTH.at(self._version)
-                ):
-                    return
             await self._clock.sleep(_HEALTH_PAUSE_S)
 
     async def _take_reports(self, plugin: DriverPlugin) -> None:
-        method = f"/{plugin.health_service}/NodeWatchResources"
+        method = f"/{HEALTH_SERVICE}/NodeWatchResources"
         await plugin.connect()
         try:
             async with aclosing(plugin.listen(method, NodeWatchResourcesRequest())) as messages:

@@ -24,7 +24,6 @@ from google.protobuf.message import Message
 
 from .._internal.doors import Door
 from ..apis.dra import CALL_TIMEOUT_S, SERVICES
-from ..apis.drahealth import HEALTH_SERVICE, HEALTH_SERVICES
 from ..apis.grpcwire.client import RpcError
 from ..golang.text import quoted
 from ..model.clock import Clock
@@ -35,7 +34,6 @@ from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
 __all__ = [
-    "NEGOTIATES_HEALTH",
     "Connection",
     "DriverPlugin",
     "DriverPlugins",
@@ -87,13 +85,6 @@ _HANGS_WHEN_IDLE: Final = Difference(
     "(kubernetes/kubernetes#133920; v1.34.0, v1.34.2); google.golang.org/grpc v1.72.1, internal/idle/idle.go, "
     "``tryEnterIdleMode``",
 )
-NEGOTIATES_HEALTH: Final = Difference(
-    "the health of devices is followed by the newest of the services ``v1.DRAResourceHealth`` and "
-    "``v1alpha1.DRAResourceHealth`` that a driver names when it registers, and not where it names none, or once it "
-    "says that it has not implemented it; before, by ``v1alpha1`` whatever it names",
-    {"1.26": False, "1.37": True},
-    "pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, ``pickHealthService``, ``add`` (kubernetes v1.36.5, v1.37.2)",
-)
 _IDLE_AFTER_S: Final = 1800.0
 _MOST_PLUGINS: Final = 1000
 """A kubelet has no bound but that of open files."""
@@ -110,18 +101,14 @@ class DriverPlugin:
         driver: the driver's name.
         endpoint: path of its socket.
         service: which of `SERVICES` it is called by.
-        health_service: which of `HEALTH_SERVICES` its devices' health is followed by, "" for none.
         hangs: whether its connection does, and with it all calls for ever.
         was_reached: whether there was a connection since its registration.
     """
 
-    def __init__(
-        self, driver: str, endpoint: str, service: str, channel: PluginChannel, clock: Clock, health_service: str = ""
-    ) -> None:
+    def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel, clock: Clock) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
-        self.health_service = health_service
         self.hangs = False
         self.was_reached = False
         self._channel = channel
@@ -332,8 +319,7 @@ class DriverPlugins:
             address=endpoint,
             authority=driver_authority(endpoint, self._version),
         )
-        services = self._service(versions), channel, self._clock, _health_service(versions, self._version)
-        plugin = DriverPlugin(name, endpoint, *services)
+        plugin = DriverPlugin(name, endpoint, self._service(versions), channel, self._clock)
         self._plugins.setdefault(name, []).append(plugin)
         if not self._watches_connections:
             self._on_connection(name, endpoint, Connection.MADE)
@@ -341,7 +327,7 @@ class DriverPlugins:
             return None
         connect = partial(plugin.keep_connected, lambda: self._changed(plugin))
         works = [_CONNECTION.again_until_done(f"{name} {endpoint}", connect, asyncio.sleep)]
-        if self._watch_health is not None and plugin.health_service:
+        if self._watch_health is not None:
             works.append(self._watch_health(plugin))
         self._tasks[plugin] = [self._group.create_task(work, name=f"DRA plugin {endpoint}") for work in works]
         idle = self._follow_idleness(plugin, self._tasks[plugin][0])
@@ -415,13 +401,6 @@ class DriverPlugins:
             task.cancel()
         await plugin.close()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _health_service(versions: Sequence[str], version: Version) -> str:
-    """By which service the health of the devices of a plugin that serves these is followed, "" for none."""
-    if not NEGOTIATES_HEALTH.at(version):
-        return HEALTH_SERVICE
-    return next((service for service in HEALTH_SERVICES if service in versions), "")
 
 
 def _service_refusal(versions: Sequence[str], services: Sequence[str]) -> str | None:

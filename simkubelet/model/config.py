@@ -124,8 +124,6 @@ class KubeletConfig:
             it leads to a file of the node where it is the node's, else to one in it.
         max_message_bytes: the largest message that it reads from a plugin. A real kubelet has no such setting, but
             grpc-go's default, which is the default here.
-        device_plugin_path: what the plugin folder is called where plugins and pods are told of a socket in it; its own
-            path by default.
     """
 
     node: str
@@ -137,7 +135,6 @@ class KubeletConfig:
     serves_http: bool = False
     static_pod_path: Path | None = None
     max_message_bytes: int = MOST_MESSAGE_BYTES
-    device_plugin_path: str = ""
 
     def is_on(self, gate: str) -> bool:
         """Whether one of `FEATURE_GATES` is on."""

@@ -37,7 +37,7 @@ _PATCHES: Final[Mapping[int, int]] = {
     31: 14,
     32: 13,
     33: 13,
-    34: 12,
+    34: 4,
     35: 8,
     36: 5,
     37: 2,
@@ -45,7 +45,7 @@ _PATCHES: Final[Mapping[int, int]] = {
 """Minor -> the patch that its name stands for: the one of the oracles and recordings. What patches changed before and
 after it, `tools/check/releases` looks up."""
 SUPPORTED: Final = tuple(f"1.{minor}" for minor in _PATCHES)
-DEFAULT: Final = SUPPORTED[-1]
+DEFAULT: Final = "1.34"
 
 T = TypeVar("T")
 

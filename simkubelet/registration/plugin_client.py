@@ -260,7 +260,7 @@ class PluginChannel:
                 raise
             self._retry_at = now() + self._pause_s()
             self._failures += 1
-            self._error = _silent(self._address or self._socket) if isinstance(error, TimeoutError) else error
+            self._error = _silent(self._socket) if isinstance(error, TimeoutError) else error
             raise self._error from None
         self._failures = 0
         return connection
@@ -305,7 +305,6 @@ class PluginClient:
     Attributes:
         resource: what the plugin serves.
         socket: the path of its socket.
-        address: what the socket is called where others are told of it.
         is_dialled: whether the plugin was ever reached.
     """
 
@@ -317,15 +316,13 @@ class PluginClient:
         version: Version,
         largest_bytes: int,
         within: Path | None = None,
-        address: str = "",
     ) -> None:
         self.resource = resource
         self.socket = socket
-        self.address = address or socket
         self._handler = handler
         self.is_dialled = False
         self._version = version
-        self._channel = PluginChannel(socket, version, largest_bytes, within, self.address)
+        self._channel = PluginChannel(socket, version, largest_bytes, within)
 
     async def connect(self) -> None:
         """Dial the plugin, for 10 s at most, and ask its options, without limit.

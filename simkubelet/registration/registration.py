@@ -69,7 +69,6 @@ class RegistrationServer:
 
     Args:
         largest_bytes: of a plugin's message, see `KubeletConfig.max_message_bytes`.
-        called: see `KubeletConfig.device_plugin_path`.
 
     Attributes:
         failure: why no plugin can register any more, as /healthz reports it; None while the server is healthy.
@@ -82,10 +81,8 @@ class RegistrationServer:
         tasks: asyncio.TaskGroup,
         version: Version,
         largest_bytes: int = MOST_MESSAGE_BYTES,
-        called: str = "",
     ) -> None:
         self.failure: str | None = None
-        self._called = called
         self._directory = directory
         self._within = directory.resolve().parent
         self._tree, self._path = FileTree(directory.parent), f"/{directory.name}"
@@ -221,10 +218,6 @@ class RegistrationServer:
         # An absolute endpoint is a path below the folder too, and ".." leaves it: this is Go's filepath.Join.
         return os.path.normpath(f"{self._directory}/{endpoint}")
 
-    def _address_of(self, socket: str) -> str:
-        own = f"{self._directory}/"
-        return f"{self._called}/{socket.removeprefix(own)}" if self._called and socket.startswith(own) else socket
-
     async def _connected(self, resource: ResourceName, socket: str, *, ends_with_caller: bool) -> str | None:
         """Connect to a plugin; a cancelled caller cancels the attempt only with `ends_with_caller`; see `_connect`.
 
@@ -245,8 +238,7 @@ class RegistrationServer:
 
     async def _connect(self, resource: ResourceName, socket: str) -> str | None:
         """Connect to a plugin and start to listen to it; the text of the refusal when it cannot be reached."""
-        parts = self._handler, self._version, self._largest_bytes, self._within
-        client = PluginClient(resource, socket, *parts, address=self._address_of(socket))
+        client = PluginClient(resource, socket, self._handler, self._version, self._largest_bytes, self._within)
         self._opened.add(client)
         self._clients.add(client)
         try:

@@ -37,8 +37,8 @@ def test_nodes_are_shown_as_a_table(cluster: LiveCluster) -> None:
 
     assert header == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert [(row[0], row[1], row[2], row[4]) for row in nodes] == [
-        ("node-1", "Ready", "<none>", "v1.37.2"),
-        ("node-2", "Ready", "<none>", "v1.37.2"),
+        ("node-1", "Ready", "<none>", "v1.34.4"),
+        ("node-2", "Ready", "<none>", "v1.34.4"),
     ]
 
 
@@ -165,7 +165,7 @@ def test_labels_and_fields_select(cluster: LiveCluster) -> None:
 def test_resources_are_discovered_and_explained(cluster: LiveCluster) -> None:
     listed = cluster.kubectl("api-resources --no-headers")
     assert {line.split()[0] for line in listed.splitlines()} >= {"pods", "nodes", "daemonsets", "configmaps", "leases"}
-    assert cluster.kubectl("version").splitlines()[-1] == "Server Version: v1.37.2"
+    assert cluster.kubectl("version").splitlines()[-1] == "Server Version: v1.34.4"
 
 
 def test_what_kubectl_refuses(cluster: LiveCluster) -> None:

@@ -60,7 +60,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 def test_official_client_lists_typed_objects(core: Any) -> None:
     assert [node.metadata.name for node in core.list_node().items] == ["node-1", "node-2"]
-    assert core.list_node().items[0].status.node_info.kubelet_version == "v1.37.2"
+    assert core.list_node().items[0].status.node_info.kubelet_version == "v1.34.4"
 
 
 def test_official_client_watches_pod_until_deletion(core: Any) -> None:

@@ -19,7 +19,6 @@ from scenarios.play.runner import play
 from scenarios.story import stories
 from scenarios.story.document import Document, load
 from scenarios.story.model import Scenario
-from simkubelet.model.version import DEFAULT
 
 TAP_STORIES = sorted(name for name in stories.builtin() if name.startswith("tap/"))
 NVIDIA_STORIES = [name for name in TAP_STORIES if "builtin: nvidia" in stories.builtin()[name].read_text()]
@@ -55,7 +54,7 @@ def told_by(scenario: Scenario, path: Path, source: Any, folder: Path) -> Normal
 def test_tapped_story_has_the_same_trace(run: Any, name: str) -> None:
     path = stories.builtin()[name]
     document = load(path)
-    scenario = document.scenario.on_kubernetes((document.scenario.versions or (DEFAULT,))[-1])
+    scenario = document.scenario.on_kubernetes((document.scenario.versions or ("1.34",))[-1])
 
     plain, through = (told_by(one, path, document.source, run.scratch) for one in (scenario, tapped(scenario)))
 

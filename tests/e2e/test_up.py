@@ -62,7 +62,7 @@ def test_cluster_whose_containers_cannot_run_is_refused(scratch: Path, command_s
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_cluster_that_is_interrupted_leaves_nothing(number: signal.Signals) -> None:
     with live_cluster("--nodes 2 --profile t4 --gpus 1") as cluster:
-        assert cluster.introduction.startswith("cluster 'simkubelet' is up: 2 nodes, Kubernetes 1.37; Ctrl-C ends it\n")
+        assert cluster.introduction.startswith("cluster 'simkubelet' is up: 2 nodes, Kubernetes 1.34; Ctrl-C ends it\n")
         # Root gets one more line, after what each user gets and the pages show.
         lines = cluster.introduction.splitlines()
         assert [number for number, line in enumerate(lines) if line.startswith("  as root: ")] == (

@@ -16,13 +16,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.support import dra_sequences, sequences  # noqa: E402 - found through the line above
+from tests.support import sequences  # noqa: E402 - found through the line above
 from tools.build import oracle as build_oracle  # noqa: E402 - found through the line above
 
 SCRIPTS = HERE / "scripts.jsonl"
@@ -32,16 +31,7 @@ async def record_all(binaries: build_oracle.Binaries) -> None:
     recorded = [
         await sequences.record(script, binaries.oracle, binaries.stub) for script in sequences.read_sequences(SCRIPTS)
     ]
-    write(sequences.SEQUENCES, recorded)
-    of_claims = []
-    for sequence in dra_sequences.recorded_sequences():
-        async with dra_sequences.manager_and_driver(binaries.dra) as (folder, ask):
-            of_claims.append(await dra_sequences.record(sequence, folder, ask))
-    write(dra_sequences.DRA_SEQUENCES, of_claims)
-
-
-def write(path: Path, recorded: list[dict[str, Any]]) -> None:
-    path.write_text("".join(f"{json.dumps(sequence)}\n" for sequence in recorded))
+    sequences.SEQUENCES.write_text("".join(f"{json.dumps(sequence)}\n" for sequence in recorded))
 
 
 async def check_all(path: Path, kubelet: list[str], stub: Path) -> int:

@@ -2,7 +2,7 @@
 
     SIMKUBELET_ORACLE_ALLOCATOR=PATH python -m tests.oracle.record_costs
 
-PATH is that of the allocator's oracle of 1.37, as ``tools.build.oracle`` prints it.
+PATH is that of the allocator's oracle of 1.34, as ``tools.build.oracle`` prints it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from simkubelet.model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, version
 from tests.support.compared_dra_managers import MINOR, BothManagers
-from tests.support.dra_sequences import manager_and_driver, play, recorded_sequences
+from tests.support.dra_sequences import play, recorded_sequences
 from tests.support.dra_sides import DraSides
-from tests.support.oracle import ROUNDS, SEED, compared
+from tests.support.kubelet_sides import Answer
+from tests.support.oracle import ROUNDS, SEED, LineProcess, compared
 
 pytestmark = pytest.mark.oracle
 
@@ -45,8 +48,15 @@ def sides(oracle: Path) -> Iterator[DraSides]:
 @pytest.mark.skipif(MINOR != DEFAULT, reason="the recordings are those of the usual version")
 @pytest.mark.parametrize("sequence", [pytest.param(sequence, id=sequence["name"]) for sequence in recorded_sequences()])
 async def test_real_manager_answers_as_recorded(oracle: Path, sequence: dict[str, Any]) -> None:
-    async with manager_and_driver(oracle) as (folder, ask):
-        found = await play(sequence, folder, ask)
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        place = ["--dir", folder]
+        driver = [sys.executable, "-m", "tests.support.dra_driver", *place]
+        async with LineProcess([str(oracle), *place]) as one, LineProcess(driver) as other:
+
+            async def ask(to: str, command: dict[str, Any]) -> Answer:
+                return await (one if to == "manager" else other).ask(**command)
+
+            found = await play(sequence, Path(folder), ask)
 
     assert not found, "\n".join(found)
 

@@ -19,12 +19,11 @@ from simkubelet.apis.grpcwire.frames import PREFACE, Frame, FrameReader, Type
 from simkubelet.dra.plugins import driver_authority
 from simkubelet.model.version import version
 from simkubelet.registration.plugin_client import PluginChannel, path_authority
-from tests.support.oracle import MINOR
 from tests.support.patience import LIMIT_S
 
 pytestmark = pytest.mark.oracle
 
-RELEASE = version(MINOR)
+RELEASE = version(os.environ.get("SIMKUBELET_ORACLE_VERSION", "1.34"))
 Call = Coroutine[Any, Any, object]
 
 

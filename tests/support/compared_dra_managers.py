@@ -7,6 +7,7 @@ compared claim by claim, lists sorted, and a driver fails only where no other is
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,15 +15,15 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from simkubelet.model.version import EXTENDED_CLAIMS, FEATURE_GATES, version
+from simkubelet.model.version import DEFAULT, EXTENDED_CLAIMS, FEATURE_GATES, version
 from tests.support.dra_node import claim_object
 from tests.support.dra_sides import DraSides
 from tests.support.kubelet_sides import Answer
-from tests.support.oracle import MINOR
 
 ONE, TWO = "one.example.com", "two.example.com"
 ENDPOINTS = {"a.sock": ONE, "b.sock": ONE, "c.sock": TWO}
 PODS = ("p0", "p1", "p2")
+MINOR = os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)
 CONNECTS_AT_REGISTRATION = version(MINOR) >= version("1.34.0")
 SERVES_EXTENDED = FEATURE_GATES[EXTENDED_CLAIMS].is_on(version(MINOR), {})
 KEEPS_INSTANCES = version(MINOR) >= version("1.33.0")

@@ -17,9 +17,7 @@ from simkubelet.cluster.store import Store
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import version
 from tests.support.kubelet_sides import LineProgram
-from tests.support.oracle import minor_since
 from tests.support.scheduled_cluster import StepClock
-from tools.build.oracle import FIRST_SCHEDULER_MINOR
 
 MEASURED = ("cmd", "ok", "us", "t")
 
@@ -42,7 +40,7 @@ class ComparedSchedulers:
         self._clock = StepClock()
         self._objects = Objects(WallTime(self._clock))
         self._store = _EventStore(self._objects)
-        self._scheduler = Scheduler(self._store, self._clock, version(minor_since(FIRST_SCHEDULER_MINOR)))
+        self._scheduler = Scheduler(self._store, self._clock, version("1.34"))
         self._ask("start")
         self._written: list[Written] = []
         self._started = self._created = 0

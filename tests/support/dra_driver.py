@@ -91,7 +91,7 @@ class DraDriver:
         for service in services:
             if service == "health":
                 watch = StreamMethod(drahealth.NodeWatchResourcesRequest.FromString, self._watch)
-                methods |= {f"/{name}/NodeWatchResources": watch for name in drahealth.HEALTH_SERVICES}
+                methods[f"/{drahealth.HEALTH_SERVICE}/NodeWatchResources"] = watch
                 continue
             name = next(name for told, name in dra.SERVICES.items() if told.startswith(f"{service}."))
             prepare, unprepare = (partial(call, service, endpoint) for call in (self._prepare, self._unprepare))

@@ -44,11 +44,11 @@ RESOURCE = "example.com/stub"
 class FakePlugin:
     """A device plugin whose answers a test sets; by default every Allocate tells the ids in the environment."""
 
-    def __init__(self, folder: Path, endpoint: str = "stub.sock", resource: str = RESOURCE, **options: bool) -> None:
+    def __init__(self, folder: Path, endpoint: str = "stub.sock", resource: str = RESOURCE) -> None:
         self.folder = folder
         self.endpoint = endpoint
         self.resource = resource
-        self.options = api.DevicePluginOptions(**options)
+        self.options = api.DevicePluginOptions()
         self.devices: list[api.Device] = []
         self.calls: list[tuple[str, Any]] = []
         self.streams = 0
@@ -327,13 +327,6 @@ async def make_node(short_folder: Path, faker: Faker) -> AsyncIterator[Callable[
 
 @pytest.fixture
 async def node(make_node: Callable[..., Any]) -> Node:
-    """A node of the default Kubernetes without a scheduler: pods are bound by name."""
+    """A node of Kubernetes 1.34 without a scheduler: pods are bound by name."""
     made: Node = await make_node()
-    return made
-
-
-@pytest.fixture
-async def node_of_1_36(make_node: Callable[..., Any]) -> Node:
-    """A node of the last Kubernetes whose kubelet takes a second registration on a socket that is connected."""
-    made: Node = await make_node("1.36")
     return made

@@ -20,7 +20,6 @@ from typing import Any, Self
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from simkubelet.model.version import DEFAULT, version
 from tests.support.patience import LIMIT_S
 
 Answer = dict[str, Any]
@@ -30,14 +29,7 @@ ROUNDS = int(os.environ.get("SIMKUBELET_ORACLE_ROUNDS", "1"))
 EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200" if os.environ.get("CI") else "25"))
 """Random examples of each test that compares with the real programs; CI has the time for eight times as many."""
 SEED = int(os.environ.get("SIMKUBELET_ORACLE_SEED", "20260801"))
-MINOR = os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)
-"""The Kubernetes minor whose programs these are."""
 MEASURED = {"t", "us", "seen_t", "send_t", "took_ms", "took_us", "stop_us", "start_us"}
-
-
-def minor_since(first: str) -> str:
-    """The minor of a program that no minor before `first` has: for those, `tools.build.oracle` builds the default's."""
-    return MINOR if version(MINOR) >= version(first) else DEFAULT
 
 
 def compared(**more: Any) -> settings:

@@ -16,15 +16,12 @@ import pytest
 from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
 from scenarios.trace.trace import Entry, Event, write_lines
 from simkubelet.model.events import DevicesListed, KubeletStarted
-from simkubelet.model.version import DEFAULT, version
 
 ROOT: Final = Path(__file__).parents[1] / "recorded"
-USUAL: Final = version(DEFAULT).kubelet_version.removeprefix("v")
-"""The version on which stories are played that name none."""
 
 
 def path_of(story: str, kubernetes: str) -> Path:
-    """The file of a story, such as ``kubelet/restart``, on a version, such as ``1.37.2``."""
+    """The file of a story, such as ``kubelet/restart``, on a version, such as ``1.34.4``."""
     return ROOT / kubernetes / f"{story}.jsonl"
 
 
@@ -45,9 +42,9 @@ def duration_s(story: str, kubernetes: str) -> float:
 
 def recorded() -> Iterator[tuple[str, str]]:
     """Each story that was recorded, with the version."""
-    for folder in sorted(ROOT.iterdir()):
-        for path in sorted(folder.rglob("*.jsonl")):
-            yield str(path.relative_to(folder).with_suffix("")), folder.name
+    for version in sorted(ROOT.iterdir()):
+        for path in sorted(version.rglob("*.jsonl")):
+            yield str(path.relative_to(version).with_suffix("")), version.name
 
 
 def entries(*events: Event) -> list[Entry]:
@@ -57,7 +54,7 @@ def entries(*events: Event) -> list[Entry]:
 
 PASSES = entries(
     StepStarted(1, "the beginning"),
-    KubeletStarted("node-1", f"v{USUAL}"),
+    KubeletStarted("node-1", "v1.34.4"),
     PluginStarted("mine", "node-1", 1),
     DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
     ExpectationMet(1),

@@ -6,6 +6,7 @@ and the order of what is wrong, which follows a Go map in part.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,12 +28,11 @@ from simkubelet.cluster.strategies.priority_classes import PRIORITY_CLASSES, Pri
 from simkubelet.cluster.strategies.rules import Rules
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.version import version
-from tests.support.oracle import MINOR
+from simkubelet.model.version import DEFAULT, version
 
 __all__ = ["GATES", "RELEASE", "comparable", "ours"]
 
-RELEASE: Final = version(MINOR)
+RELEASE: Final = version(os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT))
 """Whose rules are compared: those of the oracle's minor."""
 _OF_RELEASES: Final = {
     "DRAAdminAccess": ("1.34", "1.36"),

@@ -43,7 +43,7 @@ SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 def known() -> Known:
     """What a story may name."""
     return Known(
-        kubernetes=("1.26", "1.28", "1.34", "1.35", "1.37"),
+        kubernetes=("1.26", "1.28", "1.34", "1.35"),
         profiles=("h100-80gb", "t4"),
         feature_gates=("ResourceHealthStatus", "SidecarContainers"),
     )

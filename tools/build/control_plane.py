@@ -18,7 +18,7 @@ from .go_build import KubernetesPins, Program
 MODULE = go_build.ROOT / "tests" / "join" / "control_plane_go"
 CACHE = go_build.ROOT / "build" / "control_plane"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-DEFAULT_MINOR = "1.37"
+DEFAULT_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 

@@ -82,7 +82,7 @@ class KubernetesPins:
         return self.module / ("go.mod" if minor == self.usual else f"versions/{minor}.mod")
 
     def version(self, minor: str) -> str:
-        """Return the pinned version of a minor, such as "v1.37.2"; raises as `modfile`."""
+        """Return the pinned version of a minor, such as "v1.34.4"; raises as `modfile`."""
         found = re.search(r"\bk8s\.io/kubernetes (v[\d.]+)$", self.modfile(minor).read_text(), re.MULTILINE)
         if found is None:
             raise BuildError(f"{_below_root(self.modfile(minor))} does not require k8s.io/kubernetes")

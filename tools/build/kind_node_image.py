@@ -1,8 +1,8 @@
 """Name the node image for the tests' kind cluster, building it where there is a recipe for one.
 
-``KIND_NODE_IMAGE`` decides where it is set. Otherwise ``../shared/kindnode-1.37/build.sh``, on machines that have it,
-builds an image without a registry: this takes minutes the first time; docker keeps the image and the user's cache
-folder its parts. Otherwise kind chooses the image.
+``KIND_NODE_IMAGE`` decides where it is set. Otherwise ``../shared/kindnode/build.sh``, on machines that have it, builds
+an image without a registry: this takes minutes the first time; docker keeps the image and the user's cache folder its
+parts. Otherwise kind chooses the image.
 
 Exit status 3 where the recipe fails.
 """
@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPE = Path(__file__).resolve().parents[3] / "shared" / "kindnode-1.37"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simkubelet" / "kindnode-1.37"
+RECIPE = Path(__file__).resolve().parents[3] / "shared" / "kindnode"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simkubelet" / "kindnode"
 TRIES = 2
 
 

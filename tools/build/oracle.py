@@ -1,11 +1,11 @@
 """Build the oracles on the real managers, two plugins, the real scheduler, API server and allocator; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
-others, all older. The build tags say whether a version is before a change of the real code: ``before1_31`` is set for
-all older than 1.31. The usual version needs no tag. The stub plugin is the same for all, as the wire is. Kubernetes'
-sample device plugin, unmodified, is that of the usual version, and so are the device manager, the DRA manager, the
-allocator, the scheduler and its plugins where a version has none that serves the same interface. The rules of the API
-server, and the client that calls as a kubelet, are those of each version.
+others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
+older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
+as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version, and so
+are the device manager, the DRA manager, the allocator and the scheduler's plugins where a version has none that serves
+the same interface. The API server's rules, and the client that calls as a kubelet, are those of each version.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -22,12 +22,11 @@ from .go_build import KubernetesPins, Program
 
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
-DEFAULT_MINOR = "1.37"
+DEFAULT_MINOR = "1.34"
 FIRST_MANAGER_MINOR = "1.29"
 FIRST_DRA_MINOR = "1.32"
 FIRST_ALLOCATOR_MINOR = "1.34"
 FIRST_SCORES_MINOR = "1.34"
-FIRST_SCHEDULER_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
 
@@ -55,8 +54,11 @@ def find_go() -> str:
 
 
 def tags(minor: str) -> str:
-    """Return the build tags of a minor: it is before each newer one, at which the real code's interface may change."""
-    return ",".join(f"before1_{change}" for change in range(_number(minor) + 1, _number(DEFAULT_MINOR) + 1))
+    """Return the build tags of a minor: where it stands to each minor at which the real code's interface changed."""
+    number, usual = _number(minor), _number(DEFAULT_MINOR)
+    before = [f"before1_{change}" for change in range(number + 1, usual + 1)]
+    since = [f"since1_{change}" for change in range(usual + 1, number + 1)]
+    return ",".join(before + since)
 
 
 def oracle(minor: str) -> Program:
@@ -73,9 +75,9 @@ def stub() -> Program:
     return _program("stub", PINS.modfile(DEFAULT_MINOR), ())
 
 
-def scheduler(minor: str) -> Program:
-    """Return how the scheduler's oracle is built; raises as `oracle`."""
-    return _since("scheduler", FIRST_SCHEDULER_MINOR, minor)
+def scheduler() -> Program:
+    """Return how the scheduler's oracle is built."""
+    return _program("scheduler", PINS.modfile(DEFAULT_MINOR), ())
 
 
 def dra(minor: str) -> Program:
@@ -120,7 +122,7 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
     return Binaries(
         wanted.build(go, CACHE / minor),
         stub().build(go, CACHE / "stub"),
-        scheduler(minor).build(go, CACHE / f"scheduler-{minor}"),
+        scheduler().build(go, CACHE / "scheduler"),
         sample_plugin().build(go, CACHE / "sample-plugin"),
         dra(minor).build(go, CACHE / f"dra-{minor}"),
         registry(minor).build(go, CACHE / f"registry-{minor}"),

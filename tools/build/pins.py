@@ -31,7 +31,7 @@ STAGING = re.compile(r"^\s*(k8s\.io/[\w-]+) => \./staging/", re.MULTILINE)
 GO_LINE = re.compile(r"^go (\d+)\.(\d+)", re.MULTILINE)
 GODEBUG_LINE = re.compile(r"^godebug .+$", re.MULTILINE)
 BUILD_LINE = re.compile(r"^//go:build (.+)$", re.MULTILINE)
-TAG = re.compile(r"!?\bbefore1_\d+\b")
+TAG = re.compile(r"!?\b(?:before|since)1_\d+\b")
 
 
 def fits(source: str, tags: set[str]) -> bool:

@@ -57,7 +57,7 @@ class Citation:
         names: What it cites of the files that the module's docstring names.
         minors: Minors of Kubernetes that it speaks of; of the module's docstring where it names none.
         has_others: It cites other projects too, whose files are not Kubernetes'.
-        patches: Of a row: the patches from which on a value of it counts, such as "1.37.2".
+        patches: Of a row: the patches from which on a value of it counts, such as "1.34.4".
     """
 
     line: int

@@ -276,7 +276,7 @@ def explanations(text: str) -> dict[Key, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Print which cited functions of Kubernetes changed in a patch.")
-    parser.add_argument("--minor", action="append", choices=SUPPORTED, help="a minor, such as 1.37; all by default")
+    parser.add_argument("--minor", action="append", choices=SUPPORTED, help="a minor, such as 1.34; all by default")
     parser.add_argument("--all", action="store_true", help="print explained changes, too")
     parser.add_argument("--everywhere", action="store_true", help="look at each minor for each citation")
     parser.add_argument("--lost", action="store_true", help="print citations that lead to no declaration, too")

@@ -126,7 +126,7 @@ def _name(declared: Mapping[str, str], receiver: str, names: Mapping[str, str]) 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the list of extension points with kube-scheduler's source.")
-    parser.add_argument("--minor", action="append", choices=SUPPORTED, help="a minor, such as 1.37; all by default")
+    parser.add_argument("--minor", action="append", choices=SUPPORTED, help="a minor, such as 1.34; all by default")
     minors = parser.parse_args(arguments).minor or SUPPORTED
     differences = []
     try:

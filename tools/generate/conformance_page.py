@@ -151,7 +151,7 @@ def known_lines() -> Iterator[str]:
         "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts. "
         "Mellanox' plugin is v1.5.3, on a node with the files of an adapter; the kubelet finds its socket in "
         "plugins_registry, so that checks of Register do not apply. "
-        "Kubernetes' sample-device-plugin is that of 1.37.2, with `wait: 30s`, as it registers ten seconds after it "
+        "Kubernetes' sample-device-plugin is that of 1.34.4, with `wait: 30s`, as it registers ten seconds after it "
         "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health. `gpushare` is "
         "run with `--health-check`, and `gpu-memory`, `gpushare` and `volcano` with the annotations of their "
         "schedulers. `nvidia-mps` registers nothing. `stub` and the plugin of [write-a-plugin.md](write-a-plugin.md) "

@@ -36,7 +36,7 @@ class Entry:
     Attributes:
         plugin: Its name in the default profile.
         points: Their interfaces, without ``Plugin`` at the end.
-        minors: Those whose plugin has them, such as "1.37"; one after the other.
+        minors: Those whose plugin has them, such as "1.34"; one after the other.
         here: The modules that have them, below `SCHEDULER`; none where nothing has.
         differs: What differs without; empty where something has them.
     """
@@ -83,7 +83,7 @@ def _list(value: object) -> list[object]:
 
 
 def points_of(minor: str) -> dict[str, frozenset[str]]:
-    """Return plugin -> its extension points in a minor, such as "1.37"."""
+    """Return plugin -> its extension points in a minor, such as "1.34"."""
     found: dict[str, frozenset[str]] = {}
     for entry in entries():
         if minor in entry.minors:

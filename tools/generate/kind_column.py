@@ -30,7 +30,7 @@ class PageError(Exception):
 
 
 def recorded(folder: Path) -> Equal:
-    """Return what was recorded, by the names of files: ``1.37.2/TOPIC/STORY.jsonl``."""
+    """Return what was recorded, by the names of files: ``1.34.4/TOPIC/STORY.jsonl``."""
     equal: dict[str, list[str]] = {}
     for file in folder.rglob("*.jsonl"):
         equal.setdefault(file.stem, []).append(file.relative_to(folder).parts[0])

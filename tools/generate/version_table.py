@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import simkubelet
-from simkubelet.model.version import DEFAULT, FEATURE_GATES, SUPPORTED, Difference, Gate, Version
+from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version
 from tools.generate.committed_page import write_or_check
 
 Asked: TypeAlias = dict[Difference[Any], set[object]]
@@ -34,26 +34,6 @@ HEAD = f"""\
 {SUPPORTED[0]} to {SUPPORTED[-1]}, or one of its patches where a fix came in between. The tables have all that
 depends on it: a value counts from its version up to the next one. `python -m tools.generate.version_table` collects
 them from the code that asks.
-
-## From 1.34 to 1.37
-
-Nodes follow {DEFAULT} unless something else is said; until 2026-12 they followed 1.34. A test or story that was
-written for 1.34 passes with `kubernetes: "1.34"` at its nodes or with `--kubelet-version 1.34`; else it may see:
-
-- **Registration**: a second Register on a socket that is still connected is refused (`device plugin already
-  connected`). Plugins of one resource with sockets of different names exist side by side, so a rolling update loses
-  no device.
-- **Pods**: a container's status has the health of its devices, `allocatedResourcesStatus`. Containers have restart
-  rules of their own. A kubelet restart no longer kills containers that had been restarted. The Events are
-  `Container created` and `Container started`, without the container's name; a container in back-off starts when it
-  is over, not up to ten seconds later.
-- **Scheduler**: the text of FailedScheduling has no `no new claims to deallocate, ` before `preemption:`, and says
-  where preemption makes room: `found a potential placement for pod on node n1, preempting 1 victims`.
-- **Claims**: taints of devices evict pods; devices can be shared by their capacity, have counters and binding
-  conditions; an extended resource that a DeviceClass names is served by drivers. `resource.k8s.io/v1beta1` and
-  `v1beta2` are deprecated, and say so.
-- **API server**: a wrong object is refused in other words, at other paths; fields that came in 1.35 to 1.37 are
-  kept.
 
 ## Behaviour
 

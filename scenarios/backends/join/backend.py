@@ -74,7 +74,7 @@ class JoinSession:
     """A cluster that stories join one after the other.
 
     Attributes:
-        kubernetes: The version of its API server, such as ``1.37.2``.
+        kubernetes: The version of its API server, such as ``1.34.4``.
     """
 
     kubeconfig: Path
@@ -114,7 +114,7 @@ async def join_session(kubeconfig: Path, directory: Path | None, keep: bool) -> 
 
 
 async def _version_of(access: ServerAccess) -> str:
-    """Return the version of an API server, such as ``1.37.2``.
+    """Return the version of an API server, such as ``1.34.4``.
 
     Raises:
         InputError: It refuses the user, or is of a minor that is not simulated.
@@ -130,7 +130,7 @@ async def _version_of(access: ServerAccess) -> str:
 
 
 async def server_version(access: ServerAccess) -> str:
-    """Return the release of an API server, such as ``v1.37.2``.
+    """Return the release of an API server, such as ``v1.34.4``.
 
     Raises:
         InputError: It does not know the user of the kubeconfig.

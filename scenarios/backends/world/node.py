@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH, KUBELET_SOCKET_NAME
+from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 from simkubelet.apis.documents import LARGEST_CHECKPOINT, read_file
 from simkubelet.devices import CHECKPOINT_NAME, check_socket_path
 from simkubelet.dra import CHECKPOINT_NAME as CLAIMS_CHECKPOINT_NAME
@@ -268,7 +268,6 @@ class SimNode:
             runtime=RuntimeKind(self.spec.runtime.value),
             static_pod_path=self.files.place(MANIFESTS),
             max_message_bytes=self.spec.max_message_bytes,
-            device_plugin_path=DEVICE_PLUGIN_PATH,
         )
 
     def _machine(self, gpus: GpuSpec) -> Machine:

@@ -102,7 +102,8 @@ class SimPlugins:
     def views(self) -> tuple[PluginView, ...]:
         """What the supervisors say now."""
         return tuple(
-            replace(one.view, sockets=self._sockets(node, name)) for (node, name), one in self._processes.items()
+            replace(_as_on_a_node(one.view, self._folders[node]), sockets=self._sockets(node, name))
+            for (node, name), one in self._processes.items()
         )
 
     @property
@@ -259,6 +260,11 @@ def _named_errors(spec: PluginSpec) -> Iterator[None]:
     except OSError as error:
         kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
         raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
+
+
+def _as_on_a_node(view: PluginView, folder: Path) -> PluginView:
+    """Return a view that names the plugins' folder as a node would, since a story cannot know its path here."""
+    return replace(view, refusal=view.refusal.replace(str(folder), DEVICE_PLUGIN_PATH))
 
 
 def needs_view(node: NodeSpec, plugin: PluginSpec) -> bool:

@@ -1,4 +1,4 @@
-//go:build !before1_36
+//go:build since1_36
 
 package main
 

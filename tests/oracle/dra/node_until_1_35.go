@@ -1,4 +1,4 @@
-//go:build !before1_32 && before1_36
+//go:build !before1_32 && !since1_36
 
 package main
 

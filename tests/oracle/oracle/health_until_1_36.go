@@ -1,4 +1,4 @@
-//go:build !before1_31 && before1_37
+//go:build !before1_31 && !since1_37
 
 package main
 

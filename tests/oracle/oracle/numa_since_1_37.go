@@ -1,4 +1,4 @@
-//go:build !before1_37
+//go:build since1_37
 
 package main
 

@@ -1,4 +1,4 @@
-//go:build before1_35
+//go:build !since1_35
 
 package main
 

@@ -1,4 +1,4 @@
-//go:build !before1_33 && before1_37
+//go:build !before1_33 && !since1_37
 
 package main
 

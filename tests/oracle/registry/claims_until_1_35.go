@@ -1,4 +1,4 @@
-//go:build !before1_34 && before1_36
+//go:build !before1_34 && !since1_36
 
 package main
 

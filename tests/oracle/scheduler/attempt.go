@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_34 && !since1_35
 
 package main
 
@@ -112,7 +112,7 @@ func (o *oracle) react(action clienttesting.Action) (bool, runtime.Object, error
 	return false, nil, nil
 }
 
-func (o *oracle) recorder(string) eventRecorder { return recorder{o} }
+func (o *oracle) recorder(string) events.EventRecorder { return recorder{o} }
 
 // recorder notes the Events of the cycle under way.
 type recorder struct{ oracle *oracle }

@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_34 && !since1_35
 
 package main
 
@@ -86,23 +86,23 @@ type handedV1 struct {
 	handed *handedInformers
 }
 
-func (v handedV1) Pods() podInformer {
+func (v handedV1) Pods() corev1.PodInformer {
 	return handedPods{v.Interface.Pods(), v.handed.pods}
 }
 
-func (v handedV1) Nodes() nodeInformer {
+func (v handedV1) Nodes() corev1.NodeInformer {
 	return handedNodes{v.Interface.Nodes(), v.handed.nodes}
 }
 
 type handedPods struct {
-	podInformer
+	corev1.PodInformer
 	informer *handedInformer
 }
 
 func (p handedPods) Informer() cache.SharedIndexInformer { return p.informer }
 
 type handedNodes struct {
-	nodeInformer
+	corev1.NodeInformer
 	informer *handedInformer
 }
 

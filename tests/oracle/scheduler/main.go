@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_34 && !since1_35
 
 // Command scheduler drives the real kube-scheduler step by step, JSON line by JSON line.
 //

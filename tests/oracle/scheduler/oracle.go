@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_34 && !since1_35
 
 package main
 
@@ -63,14 +63,14 @@ func (o *oracle) start(nothing) (wire.Answer, error) {
 	o.scheduler = made
 	o.queue = made.SchedulingQueue.(*queue.PriorityQueue)
 	schedule, fail := made.SchedulePod, made.FailureHandler
-	made.SchedulePod = func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod tried) (scheduler.ScheduleResult, error) {
+	made.SchedulePod = func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod) (scheduler.ScheduleResult, error) {
 		result, err := schedule(ctx, f, state, pod)
 		if err == nil && result.FeasibleNodes > 1 {
-			result.SuggestedHost, err = o.rank(ctx, f, podOf(pod))
+			result.SuggestedHost, err = o.rank(ctx, f, pod)
 		}
 		return result, err
 	}
-	made.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominated *nomination, start time.Time) {
+	made.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominated *framework.NominatingInfo, start time.Time) {
 		fail(ctx, f, pod, status, nominated, start)
 		o.attempt.finish()
 	}
@@ -153,6 +153,9 @@ type advanceArguments struct {
 //go:linkname flushBackoff k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushBackoffQCompleted
 func flushBackoff(q *queue.PriorityQueue, logger klog.Logger)
 
+//go:linkname flushUnschedulable k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushUnschedulablePodsLeftover
+func flushUnschedulable(q *queue.PriorityQueue, logger klog.Logger)
+
 // advance lets time pass, and flushes the queue as often as it flushes itself.
 func (o *oracle) advance(a advanceArguments) (wire.Answer, error) {
 	for end := o.ms + a.MS; o.ms < end; {
@@ -203,6 +206,6 @@ func (o *oracle) try(nothing) (wire.Answer, error) {
 
 // isRefused is whether a pod in back-off was refused by plugins: one that met an error is not tried before its time.
 func (o *oracle) isRefused(pod *v1.Pod) bool {
-	info, known := o.queued(pod)
+	info, known := o.queue.GetPod(pod.Name, pod.Namespace)
 	return known && info.UnschedulablePlugins.Len()+info.PendingPlugins.Len() > 0
 }

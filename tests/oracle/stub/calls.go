@@ -1,4 +1,4 @@
-//go:build !before1_37
+//go:build !before1_34 && !since1_35
 
 package main
 

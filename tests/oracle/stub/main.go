@@ -1,4 +1,4 @@
-//go:build !before1_37
+//go:build !before1_34 && !since1_35
 
 // Command stub is a device plugin that does what each JSON line tells it: one process is one plugin.
 package main

@@ -12,7 +12,7 @@ def machine(tmp_path, monkeypatch):
     """A folder with a recipe below it, and a docker that has an image once the file `built` is there."""
     recipe = tmp_path / "kindnode"
     (recipe / "kube").mkdir(parents=True)
-    (recipe / "kube" / "go.mod").write_text("module x\n\nrequire (\n\tk8s.io/kubernetes v1.37.2\n)\n")
+    (recipe / "kube" / "go.mod").write_text("module x\n\nrequire (\n\tk8s.io/kubernetes v1.34.4\n)\n")
     _script(tmp_path / "docker", f"test -e {tmp_path}/built")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("KIND_NODE_IMAGE", raising=False)
@@ -39,15 +39,15 @@ def test_without_a_recipe_the_image_is_kinds(machine):
 def test_recipe_is_followed_once(machine):
     _script(machine / "kindnode" / "build.sh", f'echo "$IMAGE" >>{machine}/built')
 
-    assert kind_node_image.node_image() == "kindnode/node:v1.37.2"
-    assert kind_node_image.node_image() == "kindnode/node:v1.37.2"
-    assert (machine / "built").read_text() == "kindnode/node:v1.37.2\n"
+    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
+    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
+    assert (machine / "built").read_text() == "kindnode/node:v1.34.4\n"
 
 
 def test_recipe_that_fails_is_followed_a_second_time(machine, capfd):
     _script(machine / "kindnode" / "build.sh", f"cd {machine}; if mkdir tried; then exit 1; else touch built; fi")
 
-    assert kind_node_image.node_image() == "kindnode/node:v1.37.2"
+    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
     assert "FAILED" in capfd.readouterr().err
 
 

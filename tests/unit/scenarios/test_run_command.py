@@ -39,7 +39,7 @@ def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: An
     status, out, _ = run_cli("run", path)
 
     assert status == 1
-    assert f"{path}:4: FAILED on Kubernetes 1.37 in step 1 of 1, 'expect node node-1'" in out
+    assert f"{path}:4: FAILED on Kubernetes 1.34 in step 1 of 1, 'expect node node-1'" in out
     assert "    expected  7\n    actual    8\n" in out
 
 
@@ -60,7 +60,7 @@ def test_failure_of_a_repeated_story_names_its_round(run_cli: Any, write_story: 
 
     _, out, _ = run_cli("run", write_story(STEPS.replace("8", "7")), "--repeat", "2", "--junit", junit)
 
-    assert [f"FAILED on Kubernetes 1.37 (round {number}/2) in step 1 of 1" in out for number in (1, 2)] == [True, True]
+    assert [f"FAILED on Kubernetes 1.34 (round {number}/2) in step 1 of 1" in out for number in (1, 2)] == [True, True]
     rounds = re.findall(r'name="(story [^"]*)"|name="round" value="([^"]*)"', junit.read_text())
     assert [name or number for name, number in rounds] == ["story 1/2", "1/2", "story 2/2", "2/2"]
 
@@ -88,7 +88,7 @@ def test_impossible_step_is_its_storys_error_and_2(
     status, out, err = run_cli("run", wrong, write_story(STEPS, "fine"))
 
     assert (status, err) == (2, "")
-    assert f"{wrong}:4: ERROR on Kubernetes 1.37 in step 1 of 1, 'restartKubelet'\n  it runs already\n" in out
+    assert f"{wrong}:4: ERROR on Kubernetes 1.34 in step 1 of 1, 'restartKubelet'\n  it runs already\n" in out
     assert out.splitlines()[-1].startswith("1 passed, 1 error in ")
 
 

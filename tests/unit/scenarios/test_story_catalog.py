@@ -183,7 +183,7 @@ def test_story_on_another_kubernetes_is_the_same_story() -> None:
     older = scenario.on_kubernetes("1.28")
 
     assert [node.kubernetes for node in older.nodes] == ["1.28", "1.28"]
-    assert [node.kubernetes for node in scenario.nodes] == ["1.37", "1.35"]
+    assert [node.kubernetes for node in scenario.nodes] == ["1.34", "1.35"]
     assert older.steps == scenario.steps
 
 

@@ -83,8 +83,8 @@ DANGLING = [
     pytest.param(
         'versions: ["1.26.4", "1.99"]\nsteps:\n- kubernetes: ">=1.3"\n  exitContainer: {pod: p}',
         [
-            "3:22: versions[1]: no Kubernetes '1.99' here; supported are 1.26 to 1.37",
-            "5:15: steps[0].kubernetes: no Kubernetes '1.3' here; supported are 1.26 to 1.37",
+            "3:22: versions[1]: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
+            "5:15: steps[0].kubernetes: no Kubernetes '1.3' here; supported are 1.26 to 1.35",
             "6:24: steps[0].exitContainer.pod: no step before this one applies a pod 'p'",
         ],
         id="versions and conditions",
@@ -92,7 +92,7 @@ DANGLING = [
     pytest.param(
         'kubernetes: ">=1.28, <1.99"\nversions: ["1.26", "1.34"]\nsteps:\n- rebootNode: {}',
         [
-            "3:13: kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.37",
+            "3:13: kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
             "4:12: versions[0]: the story is about Kubernetes >=1.28, <1.99 only, not 1.26",
         ],
         id="versions that the story is not about",
@@ -210,7 +210,7 @@ DANGLING = [
     pytest.param(
         f'nodes: [{{name: n, kubernetes: "1.99", gpus: {{profile: h100, count: 1}}}}]\nsteps:\n- {POD}',
         [
-            "3:31: nodes[0].kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.37",
+            "3:31: nodes[0].kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
             "3:55: nodes[0].gpus.profile: no GPU profile 'h100'; did you mean 'h100-80gb'?",
         ],
         id="version and profile",
@@ -227,7 +227,7 @@ DANGLING = [
         f"runtimeConfig: {{batch/v1: true, api/beta: true, v1: false}}\n{OVER_THE_API}\nsteps:\n- {POD}",
         [
             "3:27: runtimeConfig[batch/v1]: the group version batch/v1 is not simulated; there are apps/v1, ",
-            "3:53: runtimeConfig.v1: runtime-config invalid key v1 (Kubernetes 1.37)",
+            "3:53: runtimeConfig.v1: runtime-config invalid key v1 (Kubernetes 1.34)",
         ],
         id="versions of groups",
     ),
@@ -241,7 +241,7 @@ DANGLING = [
     ),
     pytest.param(
         f"runtimeConfig: {{api/all: false}}\n{OVER_THE_API}\nsteps:\n- {POD}",
-        ["3:26: runtimeConfig[api/all]: invalid key with only api/all=false (Kubernetes 1.37)"],
+        ["3:26: runtimeConfig[api/all]: invalid key with only api/all=false (Kubernetes 1.34)"],
         id="no version at all",
     ),
     pytest.param(

@@ -347,7 +347,7 @@ async def test_story_about_other_versions_is_skipped_unentered(read_story: Read,
     verdict = await play(document, a_world)
 
     assert verdict.outcome is Outcome.SKIPPED
-    assert verdict.reason == "it is about Kubernetes <1.28, not 1.37"
+    assert verdict.reason == "it is about Kubernetes <1.28, not 1.34"
     assert not a_world.is_entered
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.node import make_node, node, node_of_1_36, plugin_folder, short_folder
+from tests.support.node import make_node, node, plugin_folder, short_folder
 
-__all__ = ["make_node", "node", "node_of_1_36", "plugin_folder", "short_folder"]
+__all__ = ["make_node", "node", "plugin_folder", "short_folder"]

@@ -9,12 +9,16 @@ from tools.build import pins
 
 
 def test_the_usual_minor_needs_no_tags():
-    assert build_oracle.tags(build_oracle.DEFAULT_MINOR) == ""
-    assert build_oracle.oracle(build_oracle.DEFAULT_MINOR).flags == ()
+    assert build_oracle.tags("1.34") == ""
+    assert build_oracle.oracle("1.34").flags == ()
 
 
 def test_older_minor_gets_the_tags_of_later_changes():
-    assert build_oracle.tags("1.34") == "before1_35,before1_36,before1_37"
+    assert build_oracle.tags("1.31") == "before1_32,before1_33,before1_34"
+
+
+def test_a_newer_minor_stands_after_the_changes_up_to_it():
+    assert build_oracle.tags("1.36") == "since1_35,since1_36"
 
 
 @pytest.mark.parametrize("minor", build_oracle.PINS.minors())
@@ -26,12 +30,12 @@ def test_every_minor_is_pinned_to_one_patch_of_its_own(minor):
 
 def test_the_stub_is_the_same_for_all_minors():
     assert build_oracle.stub().modfile == build_oracle.MODULE / "go.mod"
+    assert build_oracle.scheduler().modfile == build_oracle.MODULE / "go.mod"
 
 
 @pytest.mark.parametrize(("minor", "expected"), [("1.28", "go.mod"), ("1.29", "versions/1.29.mod")])
 def test_manager_before_1_29_is_the_usual_one_and_the_rules_are_its_own(minor, expected):
     assert build_oracle.oracle(minor).modfile == build_oracle.MODULE / expected
-    assert build_oracle.scheduler(minor).modfile == build_oracle.MODULE / "go.mod"
     assert build_oracle.registry(minor).modfile == build_oracle.MODULE / "versions" / f"{minor}.mod"
 
 
@@ -53,10 +57,10 @@ def test_without_go_one_line_and_exit_3(monkeypatch, tmp_path, capsys):
     ("condition", "tags", "expected"),
     [
         pytest.param("", set(), True, id="no condition"),
-        pytest.param("//go:build !before1_36", {"before1_36", "before1_37"}, False, id="for newer ones"),
-        pytest.param("//go:build !before1_36", {"before1_37"}, True, id="for this one"),
-        pytest.param("//go:build !before1_31 && before1_37", {"before1_37"}, True, id="between two changes"),
-        pytest.param("//go:build !before1_31 && before1_37", set(), False, id="after the second change"),
+        pytest.param("//go:build since1_36", set(), False, id="for newer ones"),
+        pytest.param("//go:build since1_36", {"since1_35", "since1_36"}, True, id="for this one"),
+        pytest.param("//go:build !before1_31 && !since1_37", set(), True, id="between two changes"),
+        pytest.param("//go:build !before1_31 && !since1_37", {"since1_37"}, False, id="after the second change"),
     ],
 )
 def test_pins_come_from_the_files_of_one_version(condition, tags, expected):

@@ -147,7 +147,7 @@ def is_path_segment(text: str) -> list[str]:
 
 
 def is_label_value(text: str, release: Version | None = None) -> list[str]:
-    """What keeps a text from being a label's value; in the words of a release (the default one)."""
+    """What keeps a text from being a label's value; in the words of a release, 1.34 where it is left out."""
     faults = _too_long(text, 63, release)
     if not re.fullmatch(_LABEL_VALUE, text):
         faults.append(explained(_LABEL_VALUE_RULE, _LABEL_VALUE, "MyValue", "my_value", "12345"))

@@ -110,14 +110,14 @@ async def test_kubelet_stops_in_the_middle_of_a_flood(node: Node) -> None:
     assert len(node.of("devices-listed")) == listed + 1
 
 
-async def test_plugin_that_is_given_up_in_the_middle_of_a_flood_is_not_read_any_more(node_of_1_36: Node) -> None:
-    flood = Flood(node_of_1_36, repeat(device_list(2) * 10))
+async def test_plugin_that_is_given_up_in_the_middle_of_a_flood_is_not_read_any_more(node: Node) -> None:
+    flood = Flood(node, repeat(device_list(2) * 10))
     await flood.begin()
-    await until(lambda: len(node_of_1_36.events) > 100)
+    await until(lambda: len(node.events) > 100)
 
     # The end of a stream disconnects the newest of the resource, which is the flood.
-    old = await node_of_1_36.plugin("d0", endpoint="old.sock")
-    again = FakePlugin(node_of_1_36.folder, endpoint="flood.sock")
+    old = await node.plugin("d0", endpoint="old.sock")
+    again = FakePlugin(node.folder, endpoint="flood.sock")
     await again.register()
     await old.stop()
     await asyncio.wait_for(flood.has_ended.wait(), LIMIT_S)

@@ -17,20 +17,20 @@ from tests.support.silent_plugin import listed_silent_plugin, silent_plugin, unt
 
 
 @pytest.mark.parametrize("socket", ["stub.sock", "new.sock"], ids=["the-same", "another"])
-async def test_allocate_answered_after_a_new_plugin_took_over_is_taken(node_of_1_36: Node, socket: str) -> None:
-    old = await listed_silent_plugin(node_of_1_36, "Allocate")
-    name = node_of_1_36.pod(1)
+async def test_allocate_answered_after_a_new_plugin_took_over_is_taken(node: Node, socket: str) -> None:
+    old = await listed_silent_plugin(node, "Allocate")
+    name = node.pod(1)
     await old.silence.until_asked()
 
-    (node_of_1_36.folder / "stub.sock").unlink()
-    new = await node_of_1_36.plugin("d0", "d1", endpoint=socket)
+    (node.folder / "stub.sock").unlink()
+    new = await node.plugin("d0", "d1", endpoint=socket)
     old.silence.may_answer.set()
-    await node_of_1_36.until(lambda: node_of_1_36.phase(name) == "Running")
+    await node.until(lambda: node.phase(name) == "Running")
 
-    assert node_of_1_36.devices(name) == ("d0",)
+    assert node.devices(name) == ("d0",)
     assert "Allocate" not in [call for call, _ in new.calls]
-    second = await node_of_1_36.settled_pod(1)
-    assert node_of_1_36.devices(second) == ("d1",)
+    second = await node.settled_pod(1)
+    assert node.devices(second) == ("d1",)
     assert ("Allocate", [["d1"]]) in new.calls
 
 

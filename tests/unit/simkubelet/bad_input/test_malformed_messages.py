@@ -366,10 +366,8 @@ async def test_info_that_is_not_a_message_is_asked_again_while_others_register(
 
 
 async def test_verdict_answered_with_no_message_leaves_the_plugin_registered(
-    make_node: Any, caplog: pytest.LogCaptureFixture
+    node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # From 1.36 on it registers such a plugin again.
-    node = await make_node("1.35")
     service = await served(node)
     plugin = await watched(node, "bad.sock", service, {"NotifyRegistrationStatus": b"\xff"})
 

@@ -39,7 +39,7 @@ INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.AP
 class Plugin:
     """A plugin that answers each call as the test said, after `gate` is set where there is one."""
 
-    socket = address = "stub.sock"
+    socket = "stub.sock"
 
     def __init__(self) -> None:
         self.calls: list[str] = []

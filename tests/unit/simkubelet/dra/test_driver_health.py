@@ -12,13 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from simkubelet.apis.drahealth import (
-    HEALTH_SERVICES,
-    UNHEALTHY,
-    DeviceHealth,
-    DeviceIdentifier,
-    NodeWatchResourcesResponse,
-)
+from simkubelet.apis.drahealth import UNHEALTHY, DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
 from simkubelet.dra import health as driver_health
 from simkubelet.dra import manager
 from simkubelet.golang.message import read_message
@@ -27,7 +21,6 @@ from tests.support.patience import LIMIT_S, until
 
 MakeWorld = Callable[..., DraWorld]
 POD = pod_object("p1", "c1")
-V1, ALPHA = HEALTH_SERVICES
 
 
 async def watched(world: DraWorld, pod: dict[str, Any] = POD, claim: str = "c1") -> None:
@@ -58,51 +51,6 @@ async def statuses(world: DraWorld, pod: dict[str, Any] = POD) -> dict[str, Any]
         one["name"]: {device["resourceID"]: device["health"] for device in one["resources"]}
         for one in container.get("allocatedResourcesStatus", ())
     }
-
-
-async def registered(world: DraWorld, serve: list[str], *named: str) -> None:
-    """Have a driver registered that serves and names these."""
-    await world.manager("set_gate", name="ResourceHealthStatus", value=True)
-    await world.manager("start")
-    await world.drive("serve", endpoint="dra.sock", serve=serve)
-    await world.register("dra.sock", "v1.DRAPlugin", *named)
-
-
-@pytest.mark.parametrize(
-    ("minor", "named", "followed"),
-    [
-        ("1.36", (), ALPHA),
-        ("1.36", (V1,), ALPHA),
-        ("1.37", (), ""),
-        ("1.37", (ALPHA,), ALPHA),
-        ("1.37", (ALPHA, V1), V1),
-    ],
-)
-async def test_health_is_followed_by_a_service_that_the_driver_names(
-    make_world: MakeWorld, minor: str, named: tuple[str, ...], followed: str
-) -> None:
-    world = make_world(minor)
-    await registered(world, ["v1", "health"], *named)
-
-    [plugin] = world.node.manager.plugins.of_driver(DRIVER)
-    assert plugin.health_service == followed
-    calls = (await world.drive("calls", want=int(bool(followed)), timeout_ms=LIMIT_S * 1000))["calls"]
-    assert calls == ([{"rpc": "health"}] if followed else [])
-
-
-@pytest.mark.parametrize(("minor", "tries"), [("1.36", 3), ("1.37", 1)])
-async def test_driver_that_has_not_implemented_health_is_asked_once_from_1_37_on(
-    make_world: MakeWorld, caplog: pytest.LogCaptureFixture, minor: str, tries: int
-) -> None:
-    caplog.set_level("INFO")
-    world = make_world(minor)
-    await registered(world, ["v1"], ALPHA)
-    for count in range(1, 4):
-        await until(lambda count=count: caplog.text.count("has ended") >= min(count, tries))
-        await world.clock.advance(5)
-
-    assert caplog.text.count("has ended") >= tries
-    assert (caplog.text.count("has ended") == 1) == (tries == 1)
 
 
 async def test_report_is_forgotten_after_30_s(make_world: MakeWorld) -> None:

@@ -186,8 +186,11 @@ async def test_devices_of_an_ended_pod_go_to_the_next(node: Any):
 
 
 async def test_preferred_allocation_is_asked_and_followed(node: Any):
-    plugin = await node.plugin("d0", "d1", "d2", get_preferred_allocation_available=True)
+    plugin = await node.plugin("d0", "d1", "d2")
+    plugin.options.get_preferred_allocation_available = True
     plugin.preferred = ["d2"]
+    await plugin.register()
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
 
     name = await node.settled_pod(1)
 
@@ -196,8 +199,11 @@ async def test_preferred_allocation_is_asked_and_followed(node: Any):
 
 
 async def test_container_starts_after_pre_start_container(node: Any):
-    plugin = await node.plugin("d0", pre_start_required=True)
+    plugin = await node.plugin("d0")
+    plugin.options.pre_start_required = True
     plugin.pre_start_error = "not yet"
+    await plugin.register()
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
 
     name = node.pod(1)
     await node.until(lambda: node.pod_events(name))

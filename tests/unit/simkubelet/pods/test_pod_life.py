@@ -85,7 +85,10 @@ async def test_pod_ends_with_its_last_container(node: Any, policy: str, exit_cod
 
 @pytest.mark.parametrize(("policy", "exit_code"), [("Always", 0), ("Always", 1), ("OnFailure", 1)])
 async def test_first_restart_comes_at_once_with_the_same_devices(node: Any, policy: str, exit_code: int) -> None:
-    plugin = await node.plugin("d0", "d1", pre_start_required=True)
+    plugin = await node.plugin("d0", "d1")
+    plugin.options.pre_start_required = True
+    await plugin.register()
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
     name = await node.settled_pod(1, restartPolicy=policy)
 
     await node.kubelet.complete(name, "c", exit_code)

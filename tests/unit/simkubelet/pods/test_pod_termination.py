@@ -209,8 +209,11 @@ async def test_terminal_phase_waits_for_the_sidecars_and_what_ended_is_reported_
 
 
 async def test_pod_deleted_before_it_ran_ends_with_containers_that_nobody_found(node: Any) -> None:
-    plugin = await node.plugin("d0", pre_start_required=True)
+    plugin = await node.plugin("d0")
+    plugin.options.pre_start_required = True
     plugin.pre_start_error = "not yet"
+    await plugin.register()
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
     name = node.pod(1)
     await node.until(lambda: node.pod_events(name))
     statuses = []

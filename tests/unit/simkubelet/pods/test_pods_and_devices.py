@@ -64,8 +64,7 @@ async def test_health_of_held_devices_is_in_the_status_where_the_gate_is_on(make
     await node.until(lambda: health() == [(RESOURCE, "d0", "Unhealthy")])
 
 
-async def test_health_is_not_reported_where_the_gate_is_off(make_node: Any) -> None:
-    node = await make_node(feature_gates={"ResourceHealthStatus": False})
+async def test_health_is_not_reported_where_the_gate_is_off(node: Any) -> None:
     await node.plugin("d0")
 
     name = await node.settled_pod(1)

@@ -54,7 +54,7 @@ async def test_static_pod_runs_and_has_a_mirror(static_node: Any, write: Any, fa
     assert annotations["kubernetes.io/config.source"] == "file"
     assert annotations["kubernetes.io/config.hash"] == annotations["kubernetes.io/config.mirror"] == mirror.mirror_of
     assert mirror.uid != mirror.mirror_of
-    assert ("Started", "Container started") in static_node.pod_events(f"{name}-node-1")
+    assert ("Started", "Started container c") in static_node.pod_events(f"{name}-node-1")
     assert static_node.kubelet.containers_of(mirror)["c"].is_running
 
 

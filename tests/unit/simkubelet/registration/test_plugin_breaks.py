@@ -51,10 +51,10 @@ async def test_stream_that_ends_during_allocate_fails_that_pod_and_no_other(node
     assert node.phase(other) == "Running"
 
 
-async def test_old_stream_that_ends_while_the_options_are_asked_refuses_the_new_plugin(node_of_1_36: Any) -> None:
-    old = await cut_plugin(node_of_1_36, endpoint="old.sock")
+async def test_old_stream_that_ends_while_the_options_are_asked_refuses_the_new_plugin(node: Any) -> None:
+    old = await cut_plugin(node, endpoint="old.sock")
     await old.register()
-    new = await silent_plugin(node_of_1_36, "GetDevicePluginOptions", endpoint="new.sock")
+    new = await silent_plugin(node, "GetDevicePluginOptions", endpoint="new.sock")
     registering = asyncio.create_task(new.register())
     await new.silence.until_asked()
 

@@ -91,45 +91,43 @@ async def test_endpoint_may_lead_out_of_the_folder(node: Node, endpoint: str) ->
     assert node.status() == (1, 1)
 
 
-async def test_options_of_the_register_call_are_not_read(node_of_1_36: Node) -> None:
-    plugin = await node_of_1_36.plugin("d0")
+async def test_options_of_the_register_call_are_not_read(node: Node) -> None:
+    plugin = await node.plugin("d0")
     await plugin.register(options=api.DevicePluginOptions(pre_start_required=True))
-    await node_of_1_36.until(lambda: len(node_of_1_36.of("devices-listed")) == 2)
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
 
-    await node_of_1_36.settled_pod(1)
+    await node.settled_pod(1)
 
     assert "PreStartContainer" not in [call for call, _ in plugin.calls]
 
 
-async def test_failed_register_makes_the_kubelet_blind_to_the_end_of_the_plugin_that_works(node_of_1_36: Node) -> None:
-    plugin = await node_of_1_36.plugin("d0", "d1")
-    await refusal(await optionless(node_of_1_36))
+async def test_failed_register_makes_the_kubelet_blind_to_the_end_of_the_plugin_that_works(node: Node) -> None:
+    plugin = await node.plugin("d0", "d1")
+    await refusal(await optionless(node))
 
     await plugin.stop()
     await plugin.until_no_stream()
-    await node_of_1_36.clock.advance(400)
+    await node.clock.advance(400)
 
-    assert node_of_1_36.status() == (2, 2)
-    assert not node_of_1_36.of("plugin-disconnected")
-    name = await node_of_1_36.settled_pod(1)
-    assert "rpc error: code = Unavailable desc = connection error" in node_of_1_36.message(name)
+    assert node.status() == (2, 2)
+    assert not node.of("plugin-disconnected")
+    name = await node.settled_pod(1)
+    assert "rpc error: code = Unavailable desc = connection error" in node.message(name)
 
 
-async def test_register_that_fails_late_makes_it_blind_to_a_plugin_that_registered_meanwhile(
-    node_of_1_36: Node,
-) -> None:
-    late = await optionless(node_of_1_36, answers=False)
+async def test_register_that_fails_late_makes_it_blind_to_a_plugin_that_registered_meanwhile(node: Node) -> None:
+    late = await optionless(node, answers=False)
     registering = asyncio.create_task(refusal(late))
     await late.was_asked.wait()
-    plugin = await node_of_1_36.plugin("d0")
+    plugin = await node.plugin("d0")
 
     late.may_answer.set()
     assert await registering == OPTIONS_FAILED
     await plugin.stop()
     await plugin.until_no_stream()
-    await node_of_1_36.tick()
+    await node.tick()
 
-    assert node_of_1_36.status() == (1, 1)
+    assert node.status() == (1, 1)
 
 
 async def test_devices_stay_until_the_new_plugin_lists_and_it_is_the_one_that_is_asked(node: Node) -> None:
@@ -154,48 +152,48 @@ class SilentLister(FakePlugin):
         yield api.ListAndWatchResponse()
 
 
-async def test_list_of_an_older_stream_brings_devices_back_that_nobody_can_be_asked_for(node_of_1_36: Node) -> None:
-    old = await node_of_1_36.plugin("d0", endpoint="old.sock")
-    new = await node_of_1_36.plugin("d0", "d1", endpoint="new.sock")
+async def test_list_of_an_older_stream_brings_devices_back_that_nobody_can_be_asked_for(node: Node) -> None:
+    old = await node.plugin("d0", endpoint="old.sock")
+    new = await node.plugin("d0", "d1", endpoint="new.sock")
     await new.stop()
-    await node_of_1_36.until(lambda: node_of_1_36.of("plugin-disconnected"))
+    await node.until(lambda: node.of("plugin-disconnected"))
 
     old.list(["d0", "d1", "d2"])
-    await node_of_1_36.until(lambda: len(node_of_1_36.of("devices-listed")) == 3)
-    await node_of_1_36.tick()
-    name = await node_of_1_36.settled_pod(1)
+    await node.until(lambda: len(node.of("devices-listed")) == 3)
+    await node.tick()
+    name = await node.settled_pod(1)
 
-    assert node_of_1_36.status() == (3, 3)
-    assert "Allocate failed due to endpoint &{" in node_of_1_36.message(name)
-    assert "} has been stopped, which is unexpected" in node_of_1_36.message(name)
+    assert node.status() == (3, 3)
+    assert "Allocate failed due to endpoint &{" in node.message(name)
+    assert "} has been stopped, which is unexpected" in node.message(name)
 
 
-async def test_list_of_an_older_stream_after_the_grace_period_counts_until_the_next_look(node_of_1_36: Node) -> None:
-    old = await node_of_1_36.plugin("d0", endpoint="old.sock")
-    new = await node_of_1_36.plugin("d0", endpoint="new.sock")
+async def test_list_of_an_older_stream_after_the_grace_period_counts_until_the_next_look(node: Node) -> None:
+    old = await node.plugin("d0", endpoint="old.sock")
+    new = await node.plugin("d0", endpoint="new.sock")
     await new.stop()
-    await node_of_1_36.until(lambda: node_of_1_36.of("plugin-disconnected"))
-    await node_of_1_36.clock.advance(310)
-    assert node_of_1_36.status() == (0, 0)
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await node.clock.advance(310)
+    assert node.status() == (0, 0)
 
     old.list(["d0"])
-    await node_of_1_36.until(lambda: len(node_of_1_36.of("devices-listed")) == 3)
-    await node_of_1_36.tick()
+    await node.until(lambda: len(node.of("devices-listed")) == 3)
+    await node.tick()
 
-    assert node_of_1_36.status() == (0, 0)
+    assert node.status() == (0, 0)
 
 
-async def test_plugin_that_registers_twice_and_ends_has_no_devices(node_of_1_36: Node) -> None:
-    plugin = await node_of_1_36.plugin("d0")
+async def test_plugin_that_registers_twice_and_ends_has_no_devices(node: Node) -> None:
+    plugin = await node.plugin("d0")
     await plugin.register()
-    await node_of_1_36.until(lambda: len(node_of_1_36.of("devices-listed")) == 2)
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
     assert plugin.streams == 2
 
     await plugin.stop()
-    await node_of_1_36.until(lambda: node_of_1_36.of("plugin-disconnected"))
-    await node_of_1_36.tick()
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await node.tick()
 
-    assert node_of_1_36.status() == (1, 0)
+    assert node.status() == (1, 0)
 
 
 async def test_plugin_that_comes_back_within_the_grace_period_has_its_devices_again(node: Node) -> None:

@@ -79,15 +79,15 @@ async def test_device_listed_twice_with_different_health_counts_in_both(node: An
     assert node.status() == (3, 2)
 
 
-async def test_end_of_an_old_stream_disconnects_the_new_client(node_of_1_36: Any):
-    old = await node_of_1_36.plugin("d0", "d1", endpoint="a.sock")
-    new = await node_of_1_36.plugin("d0", "d1", "d2", endpoint="b.sock")
+async def test_end_of_an_old_stream_disconnects_the_new_client(node: Any):
+    old = await node.plugin("d0", "d1", endpoint="a.sock")
+    new = await node.plugin("d0", "d1", "d2", endpoint="b.sock")
 
     await old.stop()
-    await node_of_1_36.until(lambda: node_of_1_36.of("plugin-disconnected"))
-    await node_of_1_36.tick()
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await node.tick()
 
-    assert node_of_1_36.status() == (3, 0)
+    assert node.status() == (3, 0)
     await new.until_no_stream()
 
 

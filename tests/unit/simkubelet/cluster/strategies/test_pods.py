@@ -18,7 +18,7 @@ from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
 from simkubelet.cluster.strategies.table import all_strategies, server_rules
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.version import DEFAULT, DYNAMIC_RESOURCES, version
+from simkubelet.model.version import DYNAMIC_RESOURCES, version
 
 PODS = kind_named("pods")
 # What the functions ValidatePodCreate and ValidatePodUpdate of kubernetes v1.34.4 say, the diff of an update left out.
@@ -54,8 +54,8 @@ def update(registry: Registry, change: Any, *, subresource: str = "") -> JSON:
     return registry.update(PODS, "default", "p", changed, subresource=subresource)
 
 
-def strategy(release: str = DEFAULT) -> PodStrategy:
-    return PodStrategy(Objects(WallTime(ManualClock())), server_rules(version(release)))
+def strategy() -> PodStrategy:
+    return PodStrategy(Objects(WallTime(ManualClock())), server_rules())
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_status_without_claims_keeps_them_since_1_37(release: str, is_kept: bool
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["message"][:60])
 def test_pod_is_refused_with_the_api_servers_text(case: JSON) -> None:
-    rules, new, old = strategy("1.34"), {**pod(), "spec": case["spec"]}, {**pod(), "spec": case.get("old", {})}
+    rules, new, old = strategy(), {**pod(), "spec": case["spec"]}, {**pod(), "spec": case.get("old", {})}
     rules.default(new)
     if "old" in case:
         rules.default(old)

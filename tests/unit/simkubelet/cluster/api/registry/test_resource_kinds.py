@@ -55,8 +55,6 @@ async def test_discovery_lists_the_group(client: Client) -> None:
 
     assert [(one["name"], one["namespaced"]) for one in answer.body["resources"]] == [
         ("deviceclasses", False),
-        ("devicetaintrules", False),
-        ("devicetaintrules/status", False),
         ("resourceclaims", True),
         ("resourceclaims/status", True),
         ("resourceclaimtemplates", True),

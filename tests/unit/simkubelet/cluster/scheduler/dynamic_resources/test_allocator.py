@@ -115,13 +115,13 @@ def test_all_without_all_devices_gets_none(allocated: list[str]) -> None:
 )
 def test_wrong_claim_or_pool_is_an_error(claim: JSON, slices: list[JSON], message: str) -> None:
     with pytest.raises(AllocatorError) as raised:
-        allocate([claim], slices, release="1.34.4")
+        allocate([claim], slices)
 
     assert str(raised.value) == message
 
 
-def test_incomplete_pool_serves_counted_requests_before_1_35() -> None:
-    found = allocate([claim_for(request())], [slice_of(gpus(1), count=2)], release="1.34")
+def test_incomplete_pool_serves_counted_requests() -> None:
+    found = allocate([claim_for(request())], [slice_of(gpus(1), count=2)])
 
     assert found is not None
     assert names(found[0]) == [("req", "gpu-0")]
@@ -202,7 +202,7 @@ def test_config_of_class_and_claim_comes_with_its_source() -> None:
     device_class = {**CLASS, "spec": {**CLASS["spec"], "config": [opaque]}}
     claim = claim_for(request("a"), request("b"), config=[{**opaque, "requests": ["b"]}, opaque])
 
-    found = allocate([claim], [slice_of(gpus(2))], classes=[device_class], release="1.36")
+    found = allocate([claim], [slice_of(gpus(2))], classes=[device_class])
 
     assert found is not None
     assert found[0]["devices"]["config"] == [
