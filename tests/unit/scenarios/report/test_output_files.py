@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -119,17 +118,15 @@ def test_full_disk_names_option_and_path_after_the_results(
 def test_pipe_is_written_to_its_reader(
     option: str, tmp_path: Path, run_cli: Any, write_story: Any, played: Any
 ) -> None:
-    pipe, contents = tmp_path / "pipe", list[bytes]()
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: contents.append(pipe.read_bytes()))
-    reader.start()
-
-    status, _, err = run_cli("run", write_story(STORY), option, pipe)
-    reader.join()
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        status, _, err = run_cli("run", write_story(STORY), option, pipe)
+        contents = reader.read()
 
     assert (status, err) == (0, "")
-    assert {"--junit": JUNIT, "--trace": TRACE}[option].mark in contents[0]
-    assert b"before the story began" not in contents[0]
+    assert {"--junit": JUNIT, "--trace": TRACE}[option].mark in contents
+    assert b"before the story began" not in contents
 
 
 @pytest.mark.parametrize("option", ["--junit", "--trace"])
