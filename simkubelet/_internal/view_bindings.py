@@ -123,7 +123,7 @@ class Mounts:
         self._writable.remove(self._storage + PROC)
 
     def separate_terminals(self, consoles: Iterable[str]) -> None:
-        """Show terminals of the program's own: the host's obey whoever may open them, and print what that writes."""
+        """Show terminals of the program's own: those of the host obey and print for each that may open them."""
         for path in consoles:
             self.cover_file(path, "/dev/null")
         if not self.has(TERMINALS):

@@ -11,7 +11,7 @@ import importlib
 import json
 import logging
 import pkgutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -586,6 +586,17 @@ async def test_failed_work_is_done_again_after_growing_pauses(reported: list[str
     assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183]
 
 
+async def cancelled(work: Coroutine[Any, Any, None], began: asyncio.Event) -> asyncio.Task[None]:
+    """Cancel work that has begun; it has ended."""
+    task = asyncio.create_task(work)
+    await began.wait()
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=LIMIT_S)
+    task.cancel()
+    assert done
+    return task
+
+
 async def test_cancelled_work_ends_though_its_clean_up_fails(reported: list[str]) -> None:
     contain_failures(reported.append)
     began = asyncio.Event()
@@ -601,14 +612,7 @@ async def test_cancelled_work_ends_though_its_clean_up_fails(reported: list[str]
     plugin: Any = SimpleNamespace(command=SimpleNamespace(node="n", name="p"), run=work, starts=2)
     for works in (_OF_TESTS[0].again_until_done("one", work, clock.sleep), _kept_running(plugin, RealClock())):
         began.clear()
-        task = asyncio.create_task(works)
-        await began.wait()
-        task.cancel()
-        done, _ = await asyncio.wait([task], timeout=LIMIT_S)
-        task.cancel()
-
-        assert done
-        assert task.cancelled()
+        assert (await cancelled(works, began)).cancelled()
 
     assert len(reported) == 2
 
@@ -624,14 +628,7 @@ async def test_plugin_that_fails_while_it_is_ended_is_not_started_again() -> Non
             raise HostError("the machine failed")
 
     plugin: Any = SimpleNamespace(command=SimpleNamespace(node="n", name="p"), run=run, starts=2)
-    task = asyncio.create_task(_kept_running(plugin, RealClock()))
-    await began.wait()
-    task.cancel()
-    done, _ = await asyncio.wait([task], timeout=LIMIT_S)
-    task.cancel()
-
-    assert done
-    assert task.cancelled()
+    assert (await cancelled(_kept_running(plugin, RealClock()), began)).cancelled()
 
 
 async def test_clean_up_of_several_goes_on_after_one_that_fails(reported: list[str]) -> None:
